@@ -165,7 +165,7 @@ class SummaryJob:
                     [one.text for one in final_segments],
                     counter,
                     cached,
-                    state.facts,
+                    _facts_beside(state.facts, entries),
                     [pin.message.text for pin in state.pins],
                 )
                 break
@@ -216,9 +216,7 @@ class SummaryJob:
         settings = self._settings
         if not settings.facts:
             return None
-        # What was learned of these messages before goes when they are summarized, and is found again.
-        if settings.profile:
-            state = replace(state, facts=_facts_beside(state.facts, entries))
+        state = replace(state, facts=_facts_beside(state.facts, entries))
         changes = await self._standing_changes(draft, entries, state)
         light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
         return await run_or_offload(
@@ -375,9 +373,15 @@ def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
 
 
 def _facts_beside(facts: Sequence[Fact], entries: Sequence[Entry]) -> tuple[Fact, ...]:
-    """Those that users wrote, and those of other messages."""
+    """The facts without those that were learned of these messages before, as with a digest.
+
+    They go when the messages are summarized, and are to be found again. What they had replaced holds then.
+    """
     first, last = entries[0].position, entries[-1].position
-    return tuple(fact for fact in facts if fact.source == "user" or not first <= fact.position <= last)
+    gone = {fact.id for fact in facts if fact.source != "user" and first <= fact.position <= last}
+    replaced = {fact.replaces for fact in facts if fact.id in gone}
+    beside = (fact for fact in facts if fact.id not in gone)
+    return tuple(replace(fact, state="holds") if fact.id in replaced else fact for fact in beside)
 
 
 def _times(entries: Sequence[Entry]) -> tuple[float, float]:

@@ -12,6 +12,9 @@ from summary_models import HeldModel, ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Agent, ContextSummaryConfig, ContextTemplate, Memory, Message, Model
 from autonomy_ctx.errors import InvalidFact, UnknownFact
+from autonomy_ctx.items.fact_rules import find_facts
+from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.testing.values import make_provisional_segment
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
 TRIP = ("ana", "trip")
@@ -182,6 +185,67 @@ async def test_rules_find_facts_while_the_model_does_not_answer(memory: Memory) 
                 await anyio.lowlevel.checkpoint()
         found = await shown(section, memory)
     assert any("Never deploy to prod-us-1" in line for line in fact_lines(found))
+
+
+async def store_digest(memory: Memory, first: int, last: int) -> None:
+    """A digest of some messages, with the facts that rules find in them."""
+    state = await memory.summary(*TRIP)
+    entries = (await memory.read(*TRIP, after=first - 1, before=last + 1)).entries
+    assert await memory.store.commit_segment(
+        make_key("", *TRIP),
+        make_provisional_segment(first, last),
+        generation=0,
+        fence=None,
+        facts=find_facts(entries, state.facts, UTC),
+    )
+
+
+@pytest.mark.parametrize("profile", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "ids"),
+    [
+        ("The budget, the database and flights.", ["F3", "F1", "F2"]),
+        # A model that states a fact in the same words means the same fact.
+        (
+            "Budget and flights.\nFACTS\n+ value: the budget is 11,500 EUR\n+ rule: no flights on Sunday",
+            ["F5", "F1"],
+        ),
+    ],
+)
+async def test_facts_of_a_digest_are_found_again(
+    memory: Memory, reply: str, ids: list[str], profile: bool
+) -> None:
+    """They go with the digest, so neither the rules nor the model may take them for known."""
+    stated = ("The budget is 11,500 EUR.", "We decided to use PostgreSQL.", "Never book flights on Sunday.")
+    await memory.append(*TRIP, *said(*stated, *["ok"] * 9))
+    await store_digest(memory, 1, 4)
+    await memory.facts(*TRIP).add("preference", "window seats")
+    model = ScriptedModel([reply])
+    async with summarized(model, profile=profile) as section:
+        await compose_twice(section, memory)
+    prompt = model.calls[0].prompt
+    assert ("F1 value" in prompt, "F4 preference: window seats" in prompt) == (False, True)
+    assert [fact.id for fact in await memory.facts(*TRIP) if fact.source != "user"] == ids
+
+
+async def test_what_a_digest_replaced_is_known_to_the_summary_that_takes_its_place(memory: Memory) -> None:
+    first = ScriptedModel(["The budget.\nFACTS\n+ value: the budget is 11,500 EUR"])
+    async with summarized(first) as section:
+        await memory.append(*TRIP, *said("The budget is 11,500 EUR.", *["ok"] * 8))
+        await compose_twice(section, memory)
+    covered = (await memory.summary(*TRIP)).covered
+    await memory.append(*TRIP, *said("The budget is 9,200 EUR now.", *["ok"] * 8, start=10))
+    await store_digest(memory, covered + 1, 12)
+    assert [fact.state for fact in await memory.facts(*TRIP).history()] == ["replaced", "holds"]
+    second = ScriptedModel(["Less money.\nFACTS\n~ F1 value: 9,200 EUR to spend"])
+    async with summarized(second) as section:
+        await compose_twice(section, memory)
+    assert "F1 value: the budget is 11,500 EUR" in second.calls[0].prompt
+    history = [(fact.state, fact.text, fact.replaces) for fact in await memory.facts(*TRIP).history()]
+    assert history == [
+        ("replaced", "the budget is 11,500 EUR", None),
+        ("holds", "9,200 EUR to spend", "F1"),
+    ]
 
 
 async def test_without_facts_nobody_is_asked_for_them(memory: Memory) -> None:
