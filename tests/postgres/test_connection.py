@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from postgres_server import PostgresServer
+from psycopg.pq import ExecStatus
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import AutonomyCtxError, StoreUnavailable
@@ -172,6 +173,33 @@ def test_a_forked_process_has_connections_of_its_own(database_url: str) -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_does_not_close_what_its_parent_has_open(database_url: str) -> None:
+    """It forgets the pools of loops that have ended; those of its parent have their sockets in common."""
+    store = PostgresStore(database_url)
+    asyncio.run(say(store, "parent"))
+    [pool] = store._database._pools.values()
+    [connection] = pool.connections
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = 0 if asyncio.run(say(store, "child")) == 2 else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    # If the child has said goodbye on it, the server has read that before this.
+    connection.pgconn.nonblocking = 0
+    assert connection.pgconn.exec_(b"SELECT 1").status == ExecStatus.TUPLES_OK
+
+    async def go_on() -> None:
+        assert await say(store, "parent again") == 3
+        await store.close()
+
+    asyncio.run(go_on())
 
 
 async def test_names_and_ids_of_any_length_are_told_apart(database_url: str) -> None:
