@@ -6,6 +6,9 @@ import asyncio
 from types import TracebackType
 from urllib.parse import urlsplit
 
+# With its end, as it is sent: the statement that begins a transaction says READ COMMITTED.
+COMMIT = b"COMMIT\0"
+
 
 class CuttingProxy:
     """Forwards to a server. What it does to one statement can be said before the statement is sent."""

@@ -20,7 +20,7 @@ from autonomy_ctx.memory.store import Key, Lease, Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import make_segment
-from postgres.proxy import CuttingProxy
+from postgres.proxy import COMMIT, CuttingProxy
 
 LOCK = "SELECT 1 FROM autonomy_ctx.conversation FOR UPDATE"
 
@@ -178,7 +178,7 @@ async def test_a_transaction_without_an_answer_to_its_commit_is_made_once(
     expected: dict[Callable[[], Awaitable[object]], object]
     expected = {add_fact: ["F1"], take: 1, commit: True, put: 2, drop: ["a"], forget: 1}
     for number, (work, result) in enumerate(expected.items(), start=1):
-        proxy.cut_at(b"COMMIT", forward=forward)
+        proxy.cut_at(COMMIT, forward=forward)
         assert await work() == result, str(work)
         assert proxy.cuts == number
     assert [record.name for record in await proxied.read_records(MAIN, "mail")] == ["b"]

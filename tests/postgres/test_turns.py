@@ -13,7 +13,7 @@ from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.store import Draft, TurnHold, TurnStart
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
-from postgres.proxy import CuttingProxy
+from postgres.proxy import COMMIT, CuttingProxy
 
 HOUR = 3600.0
 # What only the one statement of a turn that begins, or ends, has.
@@ -135,7 +135,7 @@ async def test_a_place_whose_commit_got_no_answer_is_taken_once(
     proxied: PostgresStore, proxy: CuttingProxy, forward: bool
 ) -> None:
     await begin(proxied, "a")
-    proxy.cut_at(b"COMMIT", forward=forward)
+    proxy.cut_at(COMMIT, forward=forward)
     assert await begin(proxied, "b") == TurnStart(2, None)
     assert proxy.cuts == 1
     assert await begin(proxied, "c") == TurnStart(3, None)
