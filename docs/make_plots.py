@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 
 from autonomy_ctx.compaction.auto_limits import choose_limits
-from autonomy_ctx.models.catalog import find_context_window, price_of
+from autonomy_ctx.models.catalog import Price, find_context_window, price_of
 from autonomy_ctx.replay import (
     RecordedConversation,
     ReplayReport,
@@ -44,6 +44,7 @@ SIZES = (256, 512, 1024, 2048, 4096)
 BUDGETS = (1500, 2000, 3000, 4000, None)
 # What the model that writes summaries costs, as a part of what the one that reads contexts costs.
 SHARES = (0, 0.25, 0.5, 0.75, 1)
+SUMMARY_CEILINGS = (20, 40, 80)
 WIDTH = pictures.WIDTH
 # The colours of the parts of a bar, then those of curves.
 BAR = (0, 7, 2, 3)
@@ -146,6 +147,8 @@ class Results:
     """Everything that was replayed."""
 
     support: ReplayReport
+    # The same, as if nothing were cached for summaries: another model than the agent's own writes them.
+    uncached: ReplayReport
     kinds: list[tuple[Kind, ReplayReport]]
 
     def run(self, **numbers: int | None) -> ReplayRun:
@@ -180,7 +183,18 @@ async def run_replays() -> Results:
     with_auto = SettingGrid(settings=(*grid.settings, auto_setting()), skipped=())
     kinds = [(kind, await replay(kind.conversation, with_auto, price=PRICE_NAME)) for kind in make_kinds()]
     support = RecordedConversation(make_talk(TURNS), name="support")
-    return Results(await replay(support, support_grid(), price=PRICE_NAME), kinds)
+    price = price_of(PRICE_NAME)
+    assert price is not None
+    uncached = SettingGrid(settings=tuple(map(summary_setting, SUMMARY_CEILINGS)), skipped=())
+    return Results(
+        await replay(support, support_grid(), price=PRICE_NAME),
+        await replay(support, uncached, price=Price(input=price.input, output=price.output)),
+        kinds,
+    )
+
+
+def summary_setting(ceiling: int) -> ReplaySetting:
+    return ReplaySetting(floor=FLOOR, ceiling=ceiling)
 
 
 # -- plots --------------------------------------------------------------------------------------------
@@ -332,8 +346,8 @@ def draw_summary_model(results: Results) -> Plot:
     panel.draw_axes()
     panel.draw_curves(
         [
-            Curve(f"{FLOOR}/{ceiling}", [cost_with(results.run(ceiling=ceiling), share) for share in SHARES])
-            for ceiling in (20, 40, 80)
+            Curve(f"{FLOOR}/{ceiling}", [cost_with(results, ceiling, share) for share in SHARES])
+            for ceiling in SUMMARY_CEILINGS
         ]
     )
     return plot
@@ -377,9 +391,10 @@ def note(plot: Plot, report: ReplayReport, more: str = "") -> None:
     plot.text(WIDTH - 24, 34, words, "quiet", anchor="end")
 
 
-def cost_with(run: ReplayRun, share: float) -> float:
-    """What a run costs if the model that writes summaries has this part of the price."""
-    return run.request_cost + share * run.summary_cost
+def cost_with(results: Results, ceiling: int, share: float) -> float:
+    """What a run costs if another model writes the summaries, for this part of the price."""
+    alone = find_run(results.uncached, summary_setting(ceiling))
+    return results.run(ceiling=ceiling).request_cost + share * alone.summary_cost
 
 
 # -- words --------------------------------------------------------------------------------------------
@@ -406,7 +421,7 @@ def list_sentences(results: Results) -> list[str]:
     largest, close = results.run(ceiling=80), results.run(floor=20, ceiling=30)
     small, half, medium, large = (results.run(size=size) for size in (256, 512, 1024, 4096))
     tight, roomy = results.run(budget=1500), results.run(budget=4000)
-    third = cost_with(default, 1 / 3)
+    third, other = cost_with(results, 20, 1 / 3), cost_with(results, 20, 1)
     cheaper = [
         find_run(report, ReplaySetting(floor=10, ceiling=40)).cost
         < find_run(report, ReplaySetting(floor=10, ceiling=20)).cost
@@ -435,7 +450,9 @@ def list_sentences(results: Results) -> list[str]:
         f"{percent(larger.summary_cost / larger.cost)}, at 10/80 "
         f"{percent(largest.summary_cost / largest.cost)}.",
         f"A summary model at a third of the price makes the conversation {less(third, default.cost)} cheaper "
-        f"at 10/20, and {less(cost_with(largest, 1 / 3), largest.cost)} cheaper at 10/80.",
+        f"at 10/20, and {less(cost_with(results, 80, 1 / 3), largest.cost)} cheaper at 10/80.",
+        f"At the same price, another model makes it more expensive: {money(other)} instead of "
+        f"{money(default.cost)} at 10/20.",
     ]
 
 

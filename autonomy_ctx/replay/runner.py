@@ -16,6 +16,7 @@ from typing import Any
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import StoredSegment
@@ -41,6 +42,7 @@ DEFAULT_PRICE_NAME = "claude-sonnet-4-5"
 # Seconds for which providers keep a cached beginning.
 CACHE_SECONDS = 300.0
 # The tokens of a summarizer's prompt beside what is summarized, for the cost of summaries that were digests.
+# After a cached request it is shorter, but not counted so.
 SUMMARY_PROMPT_TOKENS = 900
 SCOPE, CONVERSATION = "replay", "replay"
 # Settings that are replayed together; each has all messages in a memory of its own.
@@ -64,8 +66,9 @@ async def replay(
 
     `price` is the price of the model that reads the contexts: the name of a model, or a `Price`. `model`
     writes the summaries; without it they are digests, and their cost is estimated as if the priced model had
-    written them. Turns with a context of more than `limit` tokens are counted; the default limit is the
-    context window of the priced model. After a pause of more than `cache_seconds`, nothing is cached.
+    written them, after the cached request where that costs less. Turns with a context of more than `limit`
+    tokens are counted; the default limit is the context window of the priced model. After a pause of more
+    than `cache_seconds`, nothing is cached.
     """
     name, known_price = _read_price(price)
     check_int("limit", limit, optional=True)
@@ -302,7 +305,7 @@ class _SettingRun:
             self._context = None
             totals.was_refused = True
         await self._section.settled()
-        self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments)
+        self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments, self._context)
         return self._context
 
     def _count_shown(self, context: ComposedContext, said: SaidBefore, position: int) -> tuple[int, int]:
@@ -317,10 +320,14 @@ class _SummaryCosts:
     def __init__(self, record: _Record, has_model: bool) -> None:
         self._record, self._has_model = record, has_model
         self._segments: tuple[StoredSegment, ...] = ()
-        self._input = self._output = 0
+        self._calls, self._cost = 0, 0.0
 
-    def note(self, segments: Sequence[StoredSegment]) -> None:
-        """Count what is new in a summary: its source was read, and it was written."""
+    def note(self, segments: Sequence[StoredSegment], context: ComposedContext | None) -> None:
+        """Count what is new in a summary: its source was read, and it was written.
+
+        The context was sent just before. A summary of what it shows is asked for after it, as agents do
+        where that costs less.
+        """
         before = self._segments
         if self._has_model or tuple(segments) == before:
             return
@@ -330,12 +337,17 @@ class _SummaryCosts:
         for segment in segments:
             if segment.number in known:
                 continue
-            self._output += segment.tokens
-            self._input += sum(
-                one.tokens for one in before if segment.first <= one.first and one.last <= segment.last
-            )
-            new = messages[max(covered, segment.first - 1) : segment.last]
-            self._input += sum(map(self._record.tokens, new))
+            merged = [one for one in before if segment.first <= one.first and one.last <= segment.last]
+            new = range(max(covered + 1, segment.first), segment.last + 1)
+            source = sum(one.tokens for one in merged)
+            source += sum(self._record.tokens(messages[position - 1]) for position in new)
+            price, prompt = self._record.summary_price, SUMMARY_PROMPT_TOKENS
+            cost = price.cost(uncached=source + prompt, output=segment.tokens)
+            if context is not None and _is_cached(context, new, with_summary=bool(merged)):
+                after = price.cost(cached=context.tokens, written=prompt, output=segment.tokens)
+                cost = min(cost, after)
+            self._calls += 1
+            self._cost += cost
         self._segments = tuple(segments)
 
     def cost(self, metrics: dict[str, Any]) -> float:
@@ -344,8 +356,18 @@ class _SummaryCosts:
             return price.cost(
                 uncached=metrics["summarizer_input_tokens"], output=metrics["summarizer_output_tokens"]
             )
-        calls = metrics["summaries_committed"] + metrics["summaries_merged"]
-        return price.cost(uncached=self._input + calls * SUMMARY_PROMPT_TOKENS, output=self._output)
+        # One that was merged at once was not seen.
+        unseen = max(metrics["summaries_committed"] + metrics["summaries_merged"] - self._calls, 0)
+        return self._cost + price.cost(uncached=unseen * SUMMARY_PROMPT_TOKENS)
+
+
+def _is_cached(context: ComposedContext, positions: Sequence[int], *, with_summary: bool) -> bool:
+    """Whether a provider has the messages at these positions, and the summary, from this request."""
+    if context.tokens < MIN_CACHED_TOKENS:
+        return False
+    if with_summary and not any(isinstance(message, Summary) for message in context.messages):
+        return False
+    return set(positions) <= set(context.positions())
 
 
 def _measure_whole(record: _Record) -> ReplayRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -127,6 +128,37 @@ async def test_costs_are_those_of_the_price_and_of_the_cache() -> None:
     # Digests cost what a model would have taken for them.
     assert report.runs[0].summary_cost > 0
     assert report.summary_model is None
+
+
+async def summary_cost(price: Price, *, turns: int = 40, **numbers: int) -> float:
+    report = await replay(recorded(turns), only(**{"floor": 20, "ceiling": 60, **numbers}), price=price)
+    [run] = report.runs
+    assert run.summaries > 0
+    return run.summary_cost
+
+
+async def test_a_summary_is_asked_for_after_the_cached_request_where_that_costs_less() -> None:
+    """Each price makes one kind of token visible, and the cheaper way is counted."""
+    new_only = Price(input=10, cached_input=0, cache_write=0, output=0)
+    assert await summary_cost(new_only) == 0, "all that is summarized was in the request before"
+    cached_only = Price(input=1e9, cached_input=1, cache_write=0, output=0)
+    report = await replay(recorded(30), only(floor=20, ceiling=60), price=cached_only)
+    [run] = report.runs
+    before = next(
+        one for one, next_one in pairwise(run.turns) if next_one.context_tokens < one.context_tokens
+    )
+    assert run.summaries == 1
+    assert run.summary_cost == pytest.approx(before.context_tokens / 1e6)
+    # What is cached is cheaper than new, but it is far more.
+    dear = Price(input=10, cached_input=9, output=0)
+    alone = Price(input=10, cached_input=10, output=0)
+    assert await summary_cost(dear) == pytest.approx(await summary_cost(alone))
+
+
+async def test_a_summary_of_what_was_not_cached_has_the_full_price() -> None:
+    new_only = Price(input=10, cached_input=0, cache_write=0, output=0)
+    assert await summary_cost(new_only, floor=2, ceiling=4, turns=3) > 0, "requests too small for a cache"
+    assert await summary_cost(new_only, budget=1100, turns=80) > 0, "messages that the budget left out"
 
 
 async def test_nothing_is_cached_after_a_long_pause() -> None:
