@@ -362,6 +362,9 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+_STORED_FORM_TYPES = (str, tuple)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
     """One immutable message. Content may be a string, a part or a list of parts, also as dicts.
@@ -381,16 +384,16 @@ class Message:
     agent: str | None
     phase: str | None
     extra: Mapping[str, Any]
-    # The dict this message was made from, so that its dict form is exact, or its stored form, which says
-    # the same, or the shape of that, if the fields say the rest. Read it with `stored_form.source_form`.
+    # The dict this message was made from, so that its dict form is exact. If memory has it: its stored form,
+    # which says the same, or the shape of that, if the fields say the rest. Read it with
+    # `stored_form.source_form`.
     _source_form: dict[str, Any] | tuple[Any, ...] | str | None = field(init=False, compare=False, repr=False)
-    # Whether memory has it: then its dict form carries the id and time that memory gave it.
-    _is_stored: bool = field(init=False, compare=False, repr=False)
-    # What a counter made of it, by the counter's name: a frozen message never costs anything else.
-    _tokens: tuple[str, int] | None = field(init=False, compare=False, repr=False)
-    # Of a message that was read from a row: its time in microseconds and the text of its one part. They
-    # become `created_at` and `content` when those are first asked for.
-    _row_values: tuple[int, str] | None = field(init=False, compare=False, repr=False)
+    # The name of a counter and what it made of it: a frozen message never costs anything else. Of a message
+    # that was read from a row also its time in microseconds and the text of its one part: they become
+    # `created_at` and `content` when those are first asked for.
+    _row_values: tuple[str, int] | tuple[str, int, int, str] | None = field(
+        init=False, compare=False, repr=False
+    )
 
     def __init__(
         self,
@@ -422,8 +425,6 @@ class Message:
         put(self, "phase", parse_text(phase, "phase"))
         put(self, "extra", extra if extra is EMPTY else parse_extra(extra, "extra"))
         put(self, "_source_form", None)
-        put(self, "_is_stored", False)
-        put(self, "_tokens", None)
         put(self, "_row_values", None)
 
     if not TYPE_CHECKING:
@@ -431,13 +432,18 @@ class Message:
         def __getattr__(self, name: str) -> Any:
             if name not in ("created_at", "content"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            microseconds, text = self._row_values
+            _, _, microseconds, text = self._row_values
             value = from_microseconds(microseconds) if name == "created_at" else make_text(text)
             object.__setattr__(self, name, value)
             return value
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether memory has it: then its dict form carries the id and time that memory gave it."""
+        return isinstance(self._source_form, _STORED_FORM_TYPES)
 
     @property
     def timestamp(self) -> datetime:
@@ -503,9 +509,7 @@ class UnsealedMessage:
     phase: str | None
     extra: Mapping[str, Any]
     _source_form: dict[str, Any] | tuple[Any, ...] | str | None
-    _is_stored: bool
-    _tokens: tuple[str, int] | None
-    _row_values: tuple[int, str] | None
+    _row_values: tuple[str, int] | tuple[str, int, int, str] | None
 
     def seal(self) -> Message:
         """This object, as the message that it now is."""

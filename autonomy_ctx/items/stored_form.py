@@ -156,6 +156,13 @@ def source_form(message: Message) -> dict[str, Any] | Sequence[Any] | None:
     return _form_of_fields(message, form) if isinstance(form, str) else form
 
 
+def pack_source_form(message: Message) -> None:
+    """Let a message that memory has keep its stored form instead of the dict that it was made from."""
+    form = message._source_form
+    if isinstance(form, dict):
+        object.__setattr__(message, "_source_form", tuple(pack_form(form)))
+
+
 def shrink_source_form(message: Message) -> None:
     """Let a message keep the shape of its stored form alone, if its fields have the values."""
     form = message._source_form
@@ -205,7 +212,7 @@ def read_stored(
         text = content
     else:
         message.content = content
-    message._row_values = (created, text)
+    message._row_values = (*tokens, created, text)
     if not 0 <= created < EXACT_FLOAT_LIMIT:
         message.created_at = from_microseconds(created)
     message.tool_call_id = message.name = message.phase = message.agent = None
@@ -215,8 +222,6 @@ def read_stored(
     message.id = id
     # A tuple of texts is nothing that the garbage collector has to look at.
     message._source_form = tuple(stored)
-    message._is_stored = True
-    message._tokens = tokens
     return message.seal()
 
 

@@ -191,7 +191,7 @@ class TokenCounter:
         """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
         counted, name = 0, self.text_counter.name
         for message in messages:
-            known = message._tokens if isinstance(message, Message) else None
+            known = message._row_values if isinstance(message, Message) else None
             if known is not None and known[0] == name:
                 counted += known[1]
             else:
@@ -200,11 +200,14 @@ class TokenCounter:
 
     def count_uncalibrated(self, message: Message) -> int:
         """The count before calibration, which is stored with each message."""
-        known = message._tokens
+        known = message._row_values
         if known is not None and known[0] == self.text_counter.name:
             return known[1]
         count = self._count(message)
-        object.__setattr__(message, "_tokens", _shared_count(self.text_counter.name, count))
+        counted = _shared_count(self.text_counter.name, count)
+        # What follows the count in a message from a row stays.
+        values = counted if known is None or len(known) == 2 else counted + known[2:]
+        object.__setattr__(message, "_row_values", values)
         return count
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
@@ -241,7 +244,7 @@ def count_each(counter: TokenCounter, messages: Iterable[Message]) -> list[int]:
     """The uncalibrated count of each message; a count that is known is looked up without a call."""
     name, count = counter.text_counter.name, counter.count_uncalibrated
     return [
-        known[1] if (known := message._tokens) is not None and known[0] == name else count(message)
+        known[1] if (known := message._row_values) is not None and known[0] == name else count(message)
         for message in messages
     ]
 

@@ -74,7 +74,6 @@ def from_form(
     *,
     id: str | None = None,  # noqa: A002  # the field's name
     created_at: datetime | None = None,
-    is_stored: bool = False,
 ) -> Message:
     """A message from a JSON dict that belongs to it alone: the caller must not keep or change it.
 
@@ -117,8 +116,7 @@ def from_form(
     message.is_error = "is_error" in form and parse_flag(form["is_error"], "is_error")
     message.extra = EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form)
     message._source_form = form
-    message._is_stored = is_stored
-    message._tokens = message._row_values = None
+    message._row_values = None
     return message.seal()
 
 

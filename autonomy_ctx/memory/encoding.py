@@ -19,7 +19,14 @@ from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
-from autonomy_ctx.items.stored_form import pack_form, read_stored, source_form, unpack_form, whole_form
+from autonomy_ctx.items.stored_form import (
+    pack_form,
+    pack_source_form,
+    read_stored,
+    source_form,
+    unpack_form,
+    whole_form,
+)
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -72,12 +79,13 @@ def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], d
         if value._source_form is None or value._is_stored:
             return value
         form = _without_row_columns(wire.to_dict(value), value)
-        return wire.from_form(form, id=value.id, created_at=value.created_at, is_stored=True)
-    message = read_message(value, new_id=new_id, now=now)
-    if isinstance(message._source_form, dict):
-        # The dict belongs only to this message and is not shared yet.
-        _without_row_columns(message._source_form, message)
-        object.__setattr__(message, "_is_stored", True)
+        message = wire.from_form(form, id=value.id, created_at=value.created_at)
+    else:
+        message = read_message(value, new_id=new_id, now=now)
+        if isinstance(message._source_form, dict):
+            # The dict belongs only to this message and is not shared yet.
+            _without_row_columns(message._source_form, message)
+    pack_source_form(message)
     return message
 
 
@@ -87,11 +95,7 @@ def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None
     `full_text` is all of a tool result that was shortened before; it is kept beside the row.
     """
     check_id(message.id)
-    stored = _stored_form(message)
-    if message._is_stored and isinstance(message._source_form, dict) and stored[1]:
-        # What says the same in a third of the memory; it is what a store gives back, too.
-        object.__setattr__(message, "_source_form", tuple(stored))
-    body = _encode_body(stored)
+    body = encode_row(message)
     size = _check_size(body)
     whole = None
     if full_text is not None:
@@ -125,18 +129,9 @@ def check_id(message_id: str) -> None:
 
 def encode_row(message: Message) -> str:
     """The body of a message's row: its stored form without what the row has columns for."""
-    return _encode_body(_stored_form(message))
-
-
-def _stored_form(message: Message) -> Sequence[Any]:
-    form = (
-        source_form(message) if message._is_stored else _without_row_columns(wire.to_dict(message), message)
-    )
-    assert form is not None
-    return pack_form(form) if isinstance(form, dict) else form
-
-
-def _encode_body(stored: Sequence[Any]) -> str:
+    stored: Any = source_form(message)
+    if not message._is_stored:
+        stored = pack_form(_without_row_columns(wire.to_dict(message), message))
     body = _encode(stored)
     if not body.isascii():
         try:
@@ -164,8 +159,9 @@ def decode_row(message_id: str, created: int, tokens: int, counter: str, body: s
         stored = whole_form(stored)
     if type(stored) is not dict:
         raise ValueError("not the body of a message")
-    message = wire.from_form(stored, id=message_id, created_at=from_microseconds(created), is_stored=True)
-    object.__setattr__(message, "_tokens", (counter, tokens))
+    message = wire.from_form(stored, id=message_id, created_at=from_microseconds(created))
+    pack_source_form(message)
+    object.__setattr__(message, "_row_values", (counter, tokens))
     return message
 
 

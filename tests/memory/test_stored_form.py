@@ -58,7 +58,7 @@ def test_any_message_comes_back_equal(value: Any, encode: Any) -> None:
     assert copies == [sent, sent]
     assert hash(found) == hash(sent)
     assert type(found) is type(sent)
-    assert isinstance(found, Summary) or found._tokens == ("counter", 7)
+    assert isinstance(found, Summary) or (found._row_values or ())[:2] == ("counter", 7)
     # As text: 1, 1.0 and True are equal, and so are dicts in another order.
     assert json.dumps(found.model_dump()) == json.dumps(sent.model_dump())
     assert json.dumps(wire.to_dict(found)) == json.dumps(wire.to_dict(sent))
