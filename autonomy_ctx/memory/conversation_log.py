@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.encoding import encode_row
+from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.facts import FactRows
 from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
@@ -34,17 +35,18 @@ class LogRange(NamedTuple):
 
 
 class ConversationLog:
-    """One log: its own entries by position, positions by id; and what was made from it.
+    """One log: its own messages and their positions, positions by id; and what was made from it.
 
-    A fork also has ranges of other logs, all before its own entries.
+    A fork also has ranges of other logs, all before its own messages.
     """
 
     __slots__ = (
-        "entries",
+        "_numbers_with_holes",
         "facts",
         "forks",
         "head",
         "key",
+        "messages",
         "pins",
         "positions",
         "records",
@@ -66,7 +68,9 @@ class ConversationLog:
         self.key = key
         self.head = _NEW_HEAD
         self.shared: Sequence[LogRange] = ()
-        self.entries: list[Entry] = []
+        self.messages: list[Message] = []
+        # The position of each message, once a deletion has left a hole.
+        self._numbers_with_holes: list[int] | None = None
         self.positions: dict[str, int] = {}
 
     if not TYPE_CHECKING:
@@ -77,6 +81,30 @@ class ConversationLog:
             made = _MADE_LATER[name]()
             setattr(self, name, made)
             return made
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Put messages at the next positions."""
+        head = self.head
+        new = range(head.position + 1, head.position + 1 + len(messages))
+        self.messages += messages
+        if self._numbers_with_holes is not None:
+            self._numbers_with_holes += new
+        last_user = head.last_user
+        for position, message in zip(new, messages, strict=True):
+            self.positions[message.id] = position
+            if message.role is ChatRole.USER:
+                last_user = position
+        self.head = replace(
+            head, position=new.stop - 1, count=head.count + len(messages), last_user=last_user
+        )
+
+    @property
+    def _numbers(self) -> Sequence[int]:
+        """The position of each message."""
+        if self._numbers_with_holes is not None:
+            return self._numbers_with_holes
+        end = self.head.position + 1
+        return range(end - len(self.messages), end)
 
     def body(self, message_id: str) -> str | None:
         """The full body of a message id, to distinguish a retry from a conflict."""
@@ -111,13 +139,13 @@ class ConversationLog:
         [entry] = self.between(position - 1, position + 1, None)
         return entry
 
-    def after(self, position: int) -> list[Entry]:
+    def after(self, position: int) -> EntryColumns:
         """Its own entries after a position."""
-        return self.entries[bisect_right(self.entries, position, key=_position) :]
+        return self._slice(position, None, None)
 
-    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
+    def between(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
         """The newest `limit` entries between two positions."""
-        found = _slice(self.entries, after, before, limit)
+        found = self._slice(after, before, limit)
         if not self.shared:
             return found
         for log, first, last in reversed(self.shared):
@@ -125,32 +153,39 @@ class ConversationLog:
                 break
             end = last + 1 if before is None else min(last + 1, before)
             rest = None if limit is None else limit - len(found)
-            found = _slice(log.entries, max(after, first - 1), end, rest) + found
+            found = log._slice(max(after, first - 1), end, rest) + found
         return found
+
+    def _slice(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
+        """The newest `limit` of its own entries between two positions."""
+        numbers = self._numbers
+        start = bisect_right(numbers, after) if after else 0
+        stop = len(numbers) if before is None else bisect_left(numbers, before)
+        if limit is not None:
+            start = max(start, stop - limit)
+        return EntryColumns(numbers[start:stop], self.messages[start:stop])
 
     def first_entry(self) -> Entry:
         """The oldest entry of a log that has one."""
         for log, first, last in self.ranges():
-            at = bisect_left(log.entries, first, key=_position)
-            if at < len(log.entries) and log.entries[at].position <= last:
-                return log.entries[at]
+            numbers = log._numbers
+            at = bisect_left(numbers, first)
+            if at < len(numbers) and numbers[at] <= last:
+                return Entry(numbers[at], log.messages[at])
         raise AssertionError("a log without entries has no first one")
 
     def count_between(self, first: int, last: int) -> int:
         """How many entries of its own are at these positions."""
-        start = bisect_left(self.entries, first, key=_position)
-        return bisect_right(self.entries, last, key=_position) - start
+        numbers = self._numbers
+        return bisect_right(numbers, last) - bisect_left(numbers, first)
 
     def newest_user(self) -> int:
         """The position of the newest message of a user; 0 when there is none."""
         for log, first, last in reversed(self.ranges()):
-            end = bisect_right(log.entries, last, key=_position)
-            for index in range(end - 1, -1, -1):
-                position, message = log.entries[index]
-                if position < first:
-                    break
-                if message.role is ChatRole.USER:
-                    return position
+            numbers = log._numbers
+            for index in range(bisect_right(numbers, last) - 1, bisect_left(numbers, first) - 1, -1):
+                if log.messages[index].role is ChatRole.USER:
+                    return numbers[index]
         return 0
 
     def mark(self, first: int, last: int) -> MessageMark | None:
@@ -170,8 +205,10 @@ class ConversationLog:
         """Take out entries of its own."""
         for position in positions:
             self.wholes.pop(position, None)
-        self.entries = [entry for entry in self.entries if entry.position not in positions]
-        self.positions = {entry.message.id: entry.position for entry in self.entries}
+        kept = [entry for entry in self.after(0) if entry.position not in positions]
+        self.messages = [entry.message for entry in kept]
+        self._numbers_with_holes = [entry.position for entry in kept]
+        self.positions = {entry.message.id: entry.position for entry in kept}
 
     def leave_sources(self) -> None:
         """Stop sharing messages with other logs."""
@@ -194,15 +231,3 @@ def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: s
         for position in positions
         if first <= position <= last
     }
-
-
-def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
-    start = bisect_right(entries, after, key=_position) if after else 0
-    stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
-    if limit is not None:
-        start = max(start, stop - limit)
-    return entries[start:stop]
-
-
-def _position(entry: Entry) -> int:
-    return entry.position

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, NotPinned, StoreClosed, TurnLost
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.stored_form import shrink_source_form
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
 from autonomy_ctx.memory.encoding import make_pin, same_content
@@ -24,7 +22,6 @@ from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
-    Entry,
     Head,
     IndexedMessage,
     Key,
@@ -141,21 +138,13 @@ class InProcessStore:
                 positions[message_id] = place[1]
             if not same_content(known, _whole_body(draft)):
                 raise ConflictingMessage(message_id=message_id, position=positions[message_id])
-        position, last_user = log.head.position, log.head.last_user
         for message_id, draft in fresh.items():
-            position += 1
             shrink_source_form(draft.message)
-            log.entries.append(Entry(position, draft.message))
-            log.positions[message_id] = position
             if draft.whole is not None:
-                log.wholes[position] = draft.whole
-            if draft.message.role is ChatRole.USER:
-                last_user = position
+                log.wholes[positions[message_id]] = draft.whole
         if fresh and not log.head.count and self._names is not None:
             self._names.add(key)
-        log.head = replace(
-            log.head, position=position, count=log.head.count + len(fresh), last_user=last_user
-        )
+        log.append([draft.message for draft in fresh.values()])
         self._conversations[key] = log
         return [positions[draft.message.id] for draft in drafts]
 
@@ -167,8 +156,8 @@ class InProcessStore:
         if log is None:
             return Window(Head(), [])
         # Nothing was said since: as often when a context is composed.
-        entries = [] if after >= log.head.position else log.between(after, before, limit)
-        return Window(log.head, entries)
+        is_current = after >= log.head.position
+        return Window(log.head, [] if is_current else log.between(after, before, limit))
 
     async def head(self, key: Key) -> Head:
         self._check_open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
@@ -17,6 +17,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
 from autonomy_ctx.items.message import TOOL, USER, ChatRole, Message
 from autonomy_ctx.memory.compose_cache import ComposeStates, measure_texts
+from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
 from autonomy_ctx.sections.section import (
@@ -30,10 +31,8 @@ from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
 MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
-# Of an entry; for tuples of many, without a step of Python for each.
-_position_of: Callable[[Entry], int] = itemgetter(0)
-_message_of: Callable[[Entry], Message] = itemgetter(1)
 _role_of: Callable[[Message], ChatRole] = attrgetter("role")
+_NO_ENTRIES = EntryColumns((), ())
 
 
 class _KnownHistory(NamedTuple):
@@ -46,7 +45,7 @@ class _KnownHistory(NamedTuple):
     # What its messages take in bytes, if nothing else has them.
     text_bytes: int = 0
     # With `max_messages`: so many of the newest entries and one more.
-    page: Sequence[Entry] = ()
+    page: EntryColumns = _NO_ENTRIES
 
     def goes_on_in(self, memory: Memory, head: Head, new: int) -> bool:
         """Whether so many entries are all that came since, and nothing was deleted."""
@@ -121,26 +120,25 @@ class ConversationHistorySection(ContributingSection):
         known = self._states.get(memory.compose_cache, key)
         # One more than shown: what stands before the window tells whether it may start there.
         size = limit + 1
-        page: Sequence[Entry] | None = None
+        page: EntryColumns | None = None
         if known is not None and known.max_messages == limit:
             head, new = await memory.read_key(key, after=known.head.position, limit=size)
             if known.goes_on_in(memory, head, len(new)):
                 if not new:
                     return known.contribution
-                page = [*known.page, *new][-size:]
+                page = (known.page + EntryColumns.of(new))[-size:]
         if page is None:
-            head, page = await memory.read_key(key, limit=size)
-        messages = tuple(map(_message_of, page))
-        start = _window_start(messages, limit)
-        if start is not None and page[start].position <= head.last_user:
-            window, messages = page[start:], messages[start:]
+            head, entries = await memory.read_key(key, limit=size)
+            page = EntryColumns.of(entries)
+        start = _window_start(page.messages, limit)
+        if start is not None and page.positions[start] <= head.last_user:
+            window = page[start:]
         else:
             # Without the newest user message, or not without what stands before the page.
-            window = await self._find_window(memory, scope, conversation, head, page)
-            messages = tuple(map(_message_of, window))
-        found = self._contribution(head, window, messages)
+            window = EntryColumns.of(await self._find_window(memory, scope, conversation, head, page))
+        found = self._contribution(head, window, window.messages)
         known = _KnownHistory(memory.store.identity, head, limit, found, page=page)
-        self._keep(memory, key, epoch, known, (*messages, *[entry.message for entry in page[:1]]))
+        self._keep(memory, key, epoch, known, (*window.messages, *page.messages[:1]))
         return found
 
     def _keep(
@@ -157,21 +155,18 @@ class ConversationHistorySection(ContributingSection):
 
     async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
         """The entries, each transformed, and what is not among them."""
-        messages = tuple(map(_message_of, entries))
+        window = EntryColumns.of(entries)
+        messages = window.messages
         if self.transform_fn is not None:
-            messages = tuple(
-                [self._transform(message) async for some in Chunks(messages) for message in some]
-            )
-        return self._contribution(head, entries, messages)
+            messages = [self._transform(message) async for some in Chunks(messages) for message in some]
+        return self._contribution(head, window, messages)
 
-    def _contribution(
-        self, head: Head, entries: Sequence[Entry], messages: tuple[Message, ...]
-    ) -> Contribution:
+    def _contribution(self, head: Head, window: EntryColumns, messages: Sequence[Message]) -> Contribution:
         """The messages of entries, and what is not among them."""
         omitted: tuple[Omission, ...] = ()
-        if len(entries) < head.count:
-            omitted = (_omission(head, entries, self._reason()),)
-        return Contribution(messages, tuple(map(_position_of, entries)), omitted)
+        if len(window) < head.count:
+            omitted = (_omission(head, window.positions, self._reason()),)
+        return Contribution(tuple(messages), tuple(window.positions), omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""
@@ -259,14 +254,14 @@ def _window_start(messages: Sequence[Message], limit: int) -> int | None:
     return start if spoken and not any(get_tool_result_id(m) in lost for m in messages[start:]) else None
 
 
-def _omission(head: Head, entries: Sequence[Entry], reason: str) -> Omission:
-    """What of the log is not among the entries."""
+def _omission(head: Head, positions: Sequence[int], reason: str) -> Omission:
+    """What of the log is not at the positions that are shown."""
     last = head.position
-    if entries and entries[-1].position == last and last - entries[0].position == len(entries) - 1:
+    if positions and positions[-1] == last and last - positions[0] == len(positions) - 1:
         # All of the newest, without a gap.
-        last = entries[0].position - 1
+        last = positions[0] - 1
     else:
-        shown = {entry.position for entry in entries}
+        shown = set(positions)
         while last in shown:
             last -= 1
-    return Omission(first=1, last=last, count=head.count - len(entries), reason=reason)
+    return Omission(first=1, last=last, count=head.count - len(positions), reason=reason)

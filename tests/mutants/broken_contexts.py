@@ -25,7 +25,7 @@ MUTANTS = [
     Mutant(
         "what is left out is named",
         "sections/history.py",
-        "            omitted = (_omission(head, entries, self._reason()),)\n",
+        "            omitted = (_omission(head, window.positions, self._reason()),)\n",
         "            pass\n",
         "tests/sections/test_history.py",
     ),
@@ -559,8 +559,8 @@ MUTANTS = [
     Mutant(
         "a window goes on from the newest entries that are known",
         "sections/history.py",
-        "                page = [*known.page, *new][-size:]\n",
-        "                page = new\n",
+        "                page = (known.page + EntryColumns.of(new))[-size:]\n",
+        "                page = EntryColumns.of(new)\n",
         INCREMENTAL,
     ),
     Mutant(
