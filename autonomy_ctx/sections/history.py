@@ -26,6 +26,8 @@ from autonomy_ctx.sections.section import (
     Omission,
     Params,
     extend_contribution,
+    make_log_contribution,
+    make_log_omission,
 )
 from autonomy_ctx.validation import check_int
 
@@ -166,7 +168,7 @@ class ConversationHistorySection(ContributingSection):
         omitted: tuple[Omission, ...] = ()
         if len(window) < head.count:
             omitted = (_omission(head, window.positions, self._reason()),)
-        return Contribution(tuple(messages), tuple(window.positions), omitted)
+        return make_log_contribution(tuple(messages), tuple(window.positions), omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""
@@ -264,4 +266,4 @@ def _omission(head: Head, positions: Sequence[int], reason: str) -> Omission:
         shown = set(positions)
         while last in shown:
             last -= 1
-    return Omission(first=1, last=last, count=head.count - len(positions), reason=reason)
+    return make_log_omission(last=last, count=head.count - len(positions), reason=reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView
@@ -48,6 +48,18 @@ class Omission:
     what: Literal["messages", "facts", "pins", "profile"] = "messages"
 
 
+class _UnsealedOmission:
+    __slots__ = Omission.__slots__
+
+
+def make_log_omission(*, last: int, count: int, reason: str) -> Omission:
+    """Messages of the log up to `last`; in a third of the time, see `UnsealedMessage`."""
+    made: Any = _UnsealedOmission()
+    made.first, made.last, made.count, made.reason, made.what = 1, last, count, reason, "messages"
+    made.__class__ = Omission
+    return cast(Omission, made)
+
+
 def pin_omission(positions: Sequence[int], reason: str) -> Omission:
     """The omission of pinned messages that do not fit, with their positions; a summary covers them."""
     places = ", ".join(map(str, positions))
@@ -58,6 +70,9 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
         reason=f"{reason}: no room for what is pinned at {places}",
         what="pins",
     )
+
+
+_NO_COUNTS: tuple[str, tuple[int, ...]] = ("", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,7 @@ class Contribution:
     # What a reader of the report should know of how it was made.
     note: str | None = None
     # What the first messages cost before calibration, and by which counter; see `known_counts`.
-    _counts: tuple[str, tuple[int, ...]] = field(default=("", ()), init=False, repr=False, compare=False)
+    _counts: tuple[str, tuple[int, ...]] = field(default=_NO_COUNTS, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):
@@ -89,6 +104,22 @@ class Contribution:
     def is_frozen(self) -> bool:
         """Whether it is immutable, so that it can be compared with a later one by identity."""
         return type(self.messages) is tuple and (self.positions is None or type(self.positions) is tuple)
+
+
+class _UnsealedContribution:
+    __slots__ = Contribution.__slots__
+
+
+def make_log_contribution(
+    messages: tuple[Message, ...], positions: tuple[int, ...], omitted: tuple[Omission, ...]
+) -> Contribution:
+    """Messages of the log with as many positions; in a third of the time, see `UnsealedMessage`."""
+    made: Any = _UnsealedContribution()
+    made.messages, made.positions, made.omitted = messages, positions, omitted
+    made.problem = made.shorter = made.note = None
+    made.floor, made._counts = 0, _NO_COUNTS
+    made.__class__ = Contribution
+    return cast(Contribution, made)
 
 
 def known_counts(contribution: Contribution, counter: str) -> tuple[int, ...]:
