@@ -513,9 +513,8 @@ class UnsealedMessage:
 
     def seal(self) -> Message:
         """This object, as the message that it now is."""
-        made: Any = self
-        made.__class__ = Message
-        return cast(Message, made)
+        self.__class__ = Message  # type: ignore[assignment]  # it has the same fields
+        return self  # type: ignore[return-value]  # it is one now
 
 
 def parse_role(value: Any) -> ChatRole:

@@ -182,7 +182,8 @@ def read_stored(
     stored: list[Any],
     id: str,  # noqa: A002  # the field's name
     created: int,
-    tokens: tuple[str, int],
+    tokens: int,
+    counter: str,
 ) -> Message | None:
     """The message of a stored form; None when its dict form stands whole, which is read as any dict is.
 
@@ -212,7 +213,7 @@ def read_stored(
         text = content
     else:
         message.content = content
-    message._row_values = (*tokens, created, text)
+    message._row_values = (counter, tokens, created, text)
     if not 0 <= created < EXACT_FLOAT_LIMIT:
         message.created_at = from_microseconds(created)
     message.tool_call_id = message.name = message.phase = message.agent = None

@@ -47,7 +47,6 @@ INLINE_CHARACTERS = 64 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A dict first: to ask whether it is any mapping takes longer than all else.
 _MAPPING_TYPES = (dict, Mapping)
-_SEQUENCE_TYPES = (tuple, list)
 # What `loads` calls: a value from a text and an index, and where it ends; StopIteration if there is none.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -153,7 +152,7 @@ def decode_row(message_id: str, created: int, tokens: int, counter: str, body: s
     if type(created) is not int:
         raise ValueError("not the time of a message")
     if type(stored) is list:
-        message = read_stored(stored, message_id, created, (counter, tokens))
+        message = read_stored(stored, message_id, created, tokens, counter)
         if message is not None:
             return message
         stored = whole_form(stored)
@@ -256,8 +255,10 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    form = source_form(message)
-    if isinstance(form, _SEQUENCE_TYPES):
+    form = message._source_form
+    if isinstance(form, str):
+        form = tuple(source_form(message) or ())
+    if isinstance(form, tuple):
         total = 0
         for value in form:
             if type(value) is str:
