@@ -38,9 +38,7 @@ class Measure:
         return tokens if self.factor == 1.0 else ceil(tokens * self.factor)
 
     def scale_each(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        factor = self.factor
-        # As `scale` does, without a call for each message.
-        return counts if factor == 1.0 else tuple([ceil(tokens * factor) for tokens in counts])
+        return counts if self.factor == 1.0 else tuple([self.scale(tokens) for tokens in counts])
 
     def clamp(self, message: Message, tokens: int, location_note: str | None) -> Message:
         """The message in so many calibrated tokens, where that is possible."""

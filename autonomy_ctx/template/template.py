@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from operator import is_
 from typing import Any, Literal, NamedTuple
@@ -120,15 +120,13 @@ def layout_as_given(
     count: Callable[[], Sequence[Sequence[int]]],
 ) -> ContextLayout:
     """The layout where every section shows all it has, where it stands; `count` gives the tokens of each."""
-    # Once, for the reports and for the context.
-    count_once = cache(count)
 
     def make() -> list[SectionReport]:
-        shown = whole_sections(results.contributions, count_once())
+        shown = whole_sections(results.contributions, count())
         pieces = arrange_as_given([one.messages for one in shown])
         return make_reports(names, plan.options, results, shown, pieces)
 
-    return ContextLayout(messages, lambda: tuple(chain.from_iterable(count_once())), make)
+    return ContextLayout(messages, lambda: tuple(chain.from_iterable(count())), make)
 
 
 def _make_report(
