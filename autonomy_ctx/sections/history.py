@@ -107,13 +107,14 @@ class ConversationHistorySection(ContributingSection):
                 messages, positions = [entry.message for entry in new], [entry.position for entry in new]
                 found = extend_contribution(known.contribution, messages, positions)
                 # Only what came is measured: a history is long, and a step adds little to it.
-                longer = known._replace(head=head, contribution=found)
-                self._keep(memory, key, epoch, longer, messages)
+                taken = known.text_bytes + _text_bytes(memory, messages)
+                longer = _KnownHistory(memory.store.identity, head, None, found, taken)
+                self._keep(memory, key, epoch, longer)
                 return found
         head, entries = await memory.read_key(key)
         found = await self._select(head, entries)
-        known = _KnownHistory(memory.store.identity, head, None, found)
-        self._keep(memory, key, epoch, known, found.messages)
+        taken = _text_bytes(memory, found.messages)
+        self._keep(memory, key, epoch, _KnownHistory(memory.store.identity, head, None, found, taken))
         return found
 
     async def _reuse(self, memory: Memory, scope: str, conversation: str, limit: int) -> Contribution:
@@ -139,21 +140,17 @@ class ConversationHistorySection(ContributingSection):
             # Without the newest user message, or not without what stands before the page.
             window = EntryColumns.of(await self._find_window(memory, scope, conversation, head, page))
         found = self._contribution(head, window, window.messages)
-        known = _KnownHistory(memory.store.identity, head, limit, found, page=page)
-        self._keep(memory, key, epoch, known, (*window.messages, *page.messages[:1]))
+        taken = _text_bytes(memory, window.messages) + _text_bytes(memory, page.messages[:1])
+        self._keep(memory, key, epoch, _KnownHistory(memory.store.identity, head, limit, found, taken, page))
         return found
 
-    def _keep(
-        self, memory: Memory, key: Key, epoch: int, known: _KnownHistory, new: Sequence[Message]
-    ) -> None:
-        """Keep what was shown; `new` are the messages whose bytes are not in `known` yet."""
+    def _keep(self, memory: Memory, key: Key, epoch: int, known: _KnownHistory) -> None:
         cache = memory.compose_cache
-        if not self._states.admits(cache, key):
-            return
-        if not cache.resident:
-            known = known._replace(text_bytes=known.text_bytes + measure_texts(new))
-        references = len(known.contribution.messages) + len(known.page)
-        self._states.put(cache, key, known, epoch=epoch, references=references, text_bytes=known.text_bytes)
+        if self._states.admits(cache, key):
+            references = len(known.contribution.messages) + len(known.page)
+            self._states.put(
+                cache, key, known, epoch=epoch, references=references, text_bytes=known.text_bytes
+            )
 
     async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
         """The entries, each transformed, and what is not among them."""
@@ -236,6 +233,11 @@ class ConversationHistorySection(ContributingSection):
         if self.max_messages is None:
             return "filter_fn"
         return f"max_messages={self.max_messages}" + (" and filter_fn" if self.filter_fn else "")
+
+
+def _text_bytes(memory: Memory, messages: Sequence[Message]) -> int:
+    """What kept messages take in bytes; those of a log in process nothing more."""
+    return 0 if memory.compose_cache.resident else measure_texts(messages)
 
 
 def _window_start(messages: Sequence[Message], limit: int) -> int | None:
