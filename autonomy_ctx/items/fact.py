@@ -235,8 +235,20 @@ def render_facts(
     if not omitted:
         return RenderedFacts(text)
     positions = [fact.position for fact in omitted]
-    ids = ", ".join([fact.id for fact in omitted])
-    return RenderedFacts(text, omitted, ids, (min(positions), max(positions)))
+    return RenderedFacts(text, omitted, _format_ids(omitted), (min(positions), max(positions)))
+
+
+def _format_ids(facts: Sequence[Fact]) -> str:
+    """The ids of facts in the order of their numbers, such as "F1 to F40, F43": there may be thousands."""
+    numbers = sorted([_number(fact) for fact in facts])
+    pieces: list[str] = []
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            first, last = numbers[start], numbers[at - 1]
+            pieces.append(fact_id(first) if first == last else f"{fact_id(first)} to {fact_id(last)}")
+            start = at
+    return ", ".join(pieces)
 
 
 def _by_weight(by_kind: dict[FactKind, list[Fact]], most: int) -> list[Fact]:

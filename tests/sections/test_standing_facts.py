@@ -268,8 +268,20 @@ async def test_facts_take_a_quarter_of_the_size_and_the_rest_is_named(memory: Me
     assert memory.token_counter.count_text(found.summary.facts) <= 100
     [omission] = found.omitted
     assert (omission.what, omission.count) == ("facts", 60 - len(fact_lines(found)))
-    assert "F1," in omission.reason
+    shown = {int(line.removeprefix("F").partition(" ")[0]) for line in fact_lines(found)}
+    assert _numbers_of(omission.reason.removeprefix("no room for ")) == [
+        number for number in range(1, 61) if number not in shown
+    ]
     assert len(await memory.facts(*TRIP)) == 60, "they can still be read"
+
+
+def _numbers_of(ids: str) -> list[int]:
+    """The numbers of ids such as "F1 to F3, F5"."""
+    found: list[int] = []
+    for piece in ids.split(", "):
+        first, _, last = piece.partition(" to ")
+        found += range(int(first[1:]), int((last or first)[1:]) + 1)
+    return found
 
 
 async def test_days_are_named_to_the_summarizer_and_in_the_summary(memory: Memory) -> None:
