@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-from pathlib import Path
-
 import pytest
-from black_box.driver import Job, Start, Worker, judge, spoken
-
-TRIES = 400
-
-
-def in_batch(path: Path) -> bool:
-    """Whether a stopped process holds the place at the head of the line."""
-    with open(f"{path}.lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+from black_box.driver import TRIES, Job, Start, Worker, in_batch, judge, spoken
 
 
 def stop_writer(writer: Worker, job: Job, *, batch: bool) -> None:

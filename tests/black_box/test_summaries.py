@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from black_box.driver import Process
+from black_box.driver import Process, stop_between_batches
 
 Begin = Callable[..., Process]
 
@@ -95,12 +95,12 @@ def test_another_process_takes_over_from_one_that_was_killed_while_its_model_was
 
 
 def test_a_process_that_was_stopped_for_too_long_does_not_overwrite_the_one_that_took_over(
-    begin: Begin, calls: Path
+    begin: Begin, calls: Path, tmp_path: Path
 ) -> None:
     first = begin(answers=False, lease=0.3, forked=False)
     first.tell("speak", conversation="trip", append=7, name="a").wait()
     wait_for_call(first, calls, 1)
-    first.stop()
+    stop_between_batches(first, tmp_path / "memory.db")
     second = begin(lease=0.3)
     [found] = second.tell("finish", conversation="trip").wait()
     text = found["text"]

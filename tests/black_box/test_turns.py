@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from black_box.driver import Process, read_log, read_metric, turn_log
+from black_box.driver import Process, read_log, read_metric, stop_between_batches, turn_log
 
 # Longer than any test: whoever gets the turn before has not got it by the end of a lease.
 LONG, SHORT = 3600, 0.5
@@ -65,11 +65,13 @@ def test_a_process_that_was_killed_in_its_turn_is_replaced_at_once(start_agent: 
     assert read_metric(waits, "turns_taken_over") == 1
 
 
-def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(start_agent: StartAgent) -> None:
+def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(
+    start_agent: StartAgent, tmp_path: Path
+) -> None:
     stopped, other = start_agent(lease=SHORT, forked=False), start_agent(lease=SHORT)
     held = stopped.tell("send", text="stopped", hold=True)
     assert held.next()["asked"]
-    stopped.stop()
+    stop_between_batches(stopped, tmp_path / "memory.db")
     assert other.tell("send", text="other").wait()[-1]["text"] == "answer to other"
     stopped.tell("answer", text="stopped")
     stopped.go_on()

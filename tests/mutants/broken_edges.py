@@ -361,9 +361,9 @@ MUTANTS = [
     Mutant(
         "tools whose names look alike stay apart",
         "items/formats/outgoing.py",
-        "        self._used.add(name)\n",
+        "        self._used.update(_wire_forms(name))\n",
         "",
-        "tests/items/formats/test_openai.py",
+        "tests/items/formats/test_tool_names.py",
     ),
     Mutant(
         "a call that has no result is answered as interrupted",

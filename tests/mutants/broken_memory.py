@@ -458,8 +458,8 @@ MUTANTS = [
     Mutant(
         "a window does not start with a result",
         "items/cuts.py",
-        "    return role is ChatRole.TOOL\n",
-        "    return False\n",
+        "        if role is ChatRole.TOOL or (\n",
+        "        if (\n",
         "tests/items/test_cuts.py",
     ),
     Mutant(
