@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 import anyio
 from anyio.abc import TaskGroup
 
-from autonomy_ctx.background import Background, give_way, run_in_thread
+from autonomy_ctx.background import Background, run_in_thread
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
@@ -269,8 +269,6 @@ class Summarizer:
     async def _run(self, memory: Memory, key: Key) -> None:
         store_key = make_store_key(memory.store, key)
         try:
-            # The request that asked for it goes first, up to the first byte of its answer.
-            await give_way()
             lease = await memory.store.claim(key, **self._claim_options())
             if isinstance(lease, Lease):
                 await self._run_under_lease(memory, lease)

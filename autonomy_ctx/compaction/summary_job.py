@@ -96,6 +96,9 @@ class SummaryJob:
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store; the lease says what was refused before."""
         state = await self._memory.store.summary(self._key)
+        # What the next context needs of facts that were just committed is made here, before it does.
+        self._render_facts(state)
+        facts_until(state.facts, state.covered)
         after = state.written
         window = await self._read(after)
         head, entries = window.head, window.entries
@@ -317,8 +320,6 @@ class SummaryJob:
         )
         if done:
             self._metrics.add("digests_committed")
-            if facts:
-                await self._prepare_facts()
             await self._merge_digests()
         return done
 
@@ -363,15 +364,7 @@ class SummaryJob:
         )
         if not done:
             self._metrics.add("summaries_discarded")
-        elif facts:
-            await self._prepare_facts()
         return done
-
-    async def _prepare_facts(self) -> None:
-        """Make what the next context needs of facts that were just committed, before it does."""
-        state = await self._memory.store.summary(self._key)
-        self._render_facts(state)
-        facts_until(state.facts, state.covered)
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
