@@ -70,9 +70,15 @@ async def test_a_thread_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
     monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
     monkeypatch.setattr(background, name, 0.0)
-    urgent = Urgent()
+    urgent, done = Urgent(), list[str]()
+
+    def work() -> None:
+        pause()
+        done.append("work")
+
     try:
-        await run_in_thread(pause)
+        await run_in_thread(work)
+        assert done == ["work"]
     finally:
         urgent.end()
 
@@ -102,12 +108,18 @@ async def test_a_pause_elsewhere_does_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
     monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
     monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
-    urgent = Urgent()
-    try:
-        # Also in a thread that has done such work before: it would wait until the end of the test.
-        await run_in_thread(threading.get_ident)
-        await anyio.to_thread.run_sync(pause)
+    urgent, done = Urgent(), list[str]()
+
+    def work() -> None:
         pause()
+        done.append("work")
+
+    try:
+        # Also in a thread that has done such work before: it would wait for what is urgent.
+        await run_in_thread(threading.get_ident)
+        await anyio.to_thread.run_sync(work)
+        work()
+        assert done == ["work", "work"]
     finally:
         urgent.end()
 
