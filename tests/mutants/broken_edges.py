@@ -156,6 +156,13 @@ MUTANTS = [
         FILES,
     ),
     Mutant(
+        "a file is found by its name once more after all changes of it",
+        "tools/builtin/sandbox.py",
+        "            again = _check_name(fd, name)",
+        "            again = named",
+        FILES,
+    ),
+    Mutant(
         "no path leads up",
         "tools/builtin/sandbox.py",
         '    if ".." in parts:',

@@ -630,6 +630,43 @@ def test_a_name_that_changes_just_while_it_is_opened_is_never_read_through(disk:
     assert found == (b"refused" if kind == "link" else b"inside")
 
 
+class Replaced(os.PathLike[str]):
+    """A hard link to the secret that is opened and then replaced.
+
+    While a system replaces it, its file is counted as having one name and is still found by that name. Here
+    its other name is taken away for that time.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self.path, self.secret, self.uses = disk.root / "name.txt", disk.outside / "secret.txt", 0
+
+    def __fspath__(self) -> str:
+        self.uses += 1
+        match self.uses:
+            case 1:
+                self.path.write_text("inside")
+            case 2:
+                self.path.unlink()
+                self.path.hardlink_to(self.secret)
+            case 3:
+                self.secret.unlink()
+            case 4:
+                os.rename(self.path, self.secret)
+                self.path.write_text("inside")
+        return "name.txt"
+
+
+def test_a_hard_link_that_is_just_being_replaced_is_never_read_through(disk: Disk) -> None:
+    name: Any = Replaced(disk)
+    folder = os.open(disk.root, os.O_RDONLY)
+    try:
+        assert read_bytes(folder, name, 100) == b"inside"
+    finally:
+        os.close(folder)
+    assert name.uses > 4
+    assert (disk.outside / "secret.txt").read_text() == SECRET
+
+
 def test_a_write_that_fails_half_way_leaves_nothing_behind(disk: Disk) -> None:
     name: Any = Changing(disk, os.mkdir)
     folder = os.open(disk.root, os.O_RDONLY)

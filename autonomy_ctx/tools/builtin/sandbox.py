@@ -147,14 +147,20 @@ def open_file(fd: int, name: str) -> int:
     """A file in an open folder, opened for reading; the caller closes it."""
     for _ in range(_ATTEMPTS):
         # Looked at first only because opening some devices does something; what counts is the check below.
-        check_file(_stat(fd, name), name)
+        _check_name(fd, name)
         found = os.open(name, _FILE, dir_fd=fd)
         try:
             # The name is looked up again, and must be that of what was opened: a hard link that was gone
             # by now would leave a file from outside with one name, like any other.
-            named = _stat(fd, name)
-            check_file(named, name)
-            same = os.path.samestat(named, os.fstat(found))
+            named = _check_name(fd, name)
+            _wait_for_changes(fd, name)
+            again = _check_name(fd, name)
+            opened = os.fstat(found)
+            same = (
+                os.path.samestat(named, opened)
+                and os.path.samestat(again, opened)
+                and named.st_ctime_ns == again.st_ctime_ns
+            )
         except BaseException:
             os.close(found)
             raise
@@ -162,6 +168,23 @@ def open_file(fd: int, name: str) -> int:
             return found
         os.close(found)
     raise FileRefused(name, "is being changed by somebody else; try again")
+
+
+def _wait_for_changes(fd: int, name: str) -> None:
+    """Wait until a change of this name that has begun is done.
+
+    While a hard link is being replaced, its file is counted as having one name less and is still found by
+    that name. To rename a file to itself changes nothing, and waits until its folder is free.
+    """
+    # Refused only where nothing can be changed, so that there is nothing to wait for either.
+    with suppress(OSError):
+        os.rename(name, name, src_dir_fd=fd, dst_dir_fd=fd)
+
+
+def _check_name(fd: int, name: str) -> os.stat_result:
+    info = _stat(fd, name)
+    check_file(info, name)
+    return info
 
 
 def _stat(fd: int, name: str) -> os.stat_result:
@@ -205,8 +228,7 @@ def write_bytes(fd: int, name: str, data: bytes) -> bool:
     """Make or replace a file in an open folder; whether it was there before."""
     mode = None
     with suppress(FileNotFoundError):
-        info = _stat(fd, name)
-        check_file(info, name)
+        info = _check_name(fd, name)
         mode = stat.S_IMODE(info.st_mode) & 0o777
     made = f".{secrets.token_hex(8)}.tmp"
     new = os.open(made, _NEW, 0o666, dir_fd=fd)
@@ -227,5 +249,5 @@ def write_bytes(fd: int, name: str, data: bytes) -> bool:
 
 def remove_file(fd: int, name: str) -> None:
     """Delete a file in an open folder."""
-    check_file(_stat(fd, name), name)
+    _check_name(fd, name)
     os.unlink(name, dir_fd=fd)
