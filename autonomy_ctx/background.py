@@ -57,6 +57,9 @@ URGENT_SECONDS = 0.1
 # How long a step in the background waits for what is urgent. Then it goes on, however much is.
 GIVE_WAY_SECONDS = 0.02
 _LOOK_SECONDS = 0.002
+# Who was just answered often asks again at once. A long step waits for a moment that is quiet for so long.
+_QUIET_SECONDS = 0.01
+_WAIT_FOR_QUIET_SECONDS = 0.05
 # Small steps are done in a row for so long: others notice no delay, and the work waits less often.
 STEP_SECONDS = 0.001
 # A step that reads more than this runs in a thread.
@@ -71,23 +74,37 @@ class Urgent:
 
     def end(self) -> None:
         """Nobody waits any more. Twice is harmless."""
-        _urgent.pop(self, None)
+        global _last_urgent
+        if _urgent.pop(self, None) is not None:
+            _last_urgent = time.monotonic()
 
 
 # In this process, until when.
 _urgent: dict[Urgent, float] = {}
+_last_urgent = 0.0
 
 
 async def give_way() -> None:
     """Let others go on between two steps in the background; what is urgent for a while longer."""
     await anyio.lowlevel.checkpoint()
     end = time.monotonic() + GIVE_WAY_SECONDS
-    while time.monotonic() < end and _is_urgent():  # noqa: ASYNC110  # it may be of the loop of another thread
+    # Not an event: it may be of the loop of another thread.
+    while time.monotonic() < end and somebody_waits():  # noqa: ASYNC110
         await anyio.sleep(_LOOK_SECONDS)
 
 
-def _is_urgent() -> bool:
-    """Whether somebody waits, in this thread or another."""
+async def wait_for_quiet() -> None:
+    """Before a long step in the background: wait until nothing is urgent, and nothing was just before."""
+    await give_way()
+    end = time.monotonic() + _WAIT_FOR_QUIET_SECONDS
+    while (now := time.monotonic()) < end and (  # noqa: ASYNC110
+        somebody_waits() or now < _last_urgent + _QUIET_SECONDS
+    ):
+        await anyio.sleep(_LOOK_SECONDS)
+
+
+def somebody_waits() -> bool:
+    """Whether something is urgent, in this thread or another."""
     now = time.monotonic()
     return any(until > now for until in list(_urgent.values()))
 
@@ -141,7 +158,7 @@ def pause() -> None:
     if works_until is None or (now := time.monotonic()) < works_until:
         return
     time.sleep(_PAUSE_SECONDS)
-    while time.monotonic() < now + GIVE_WAY_SECONDS and _is_urgent():
+    while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():
         time.sleep(_LOOK_SECONDS)
     _thread.works_until = time.monotonic() + _WORK_SECONDS
 

@@ -11,7 +11,14 @@ import anyio.to_thread
 import pytest
 
 from autonomy_ctx import background
-from autonomy_ctx.background import STEP_CHARACTERS, Urgent, pause, run_in_steps, run_in_thread
+from autonomy_ctx.background import (
+    STEP_CHARACTERS,
+    Urgent,
+    pause,
+    run_in_steps,
+    run_in_thread,
+    wait_for_quiet,
+)
 
 
 def steps(sizes: list[int], done: list[str]) -> Generator[int, None, int]:
@@ -130,3 +137,44 @@ async def test_what_fails_in_a_thread_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await run_in_thread(fail)
+
+
+async def quiet_comes(done: list[str]) -> None:
+    await wait_for_quiet()
+    done.append("quiet")
+
+
+async def test_a_long_step_waits_for_a_while_after_somebody_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_QUIET_SECONDS", 1000)
+    monkeypatch.setattr(background, "_WAIT_FOR_QUIET_SECONDS", 1000)
+    done: list[str] = []
+    Urgent().end()
+    async with anyio.create_task_group() as group:
+        group.start_soon(quiet_comes, done)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert not done
+        monkeypatch.setattr(background, "_QUIET_SECONDS", 0)
+    assert done
+
+
+async def test_a_long_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_QUIET_SECONDS", 1000)
+    monkeypatch.setattr(background, "_WAIT_FOR_QUIET_SECONDS", 0)
+    Urgent().end()
+    with anyio.fail_after(20):
+        await wait_for_quiet()
+    assert background._last_urgent > 0
+
+
+async def test_a_long_step_begins_at_once_where_nobody_ever_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(background, "_last_urgent", 0.0)
+    done: list[str] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(quiet_comes, done)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        assert done

@@ -7,7 +7,8 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from rich.text import Text
 
+from autonomy_ctx.background import somebody_waits
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.target import memory_url
 from autonomy_ctx.memory.memory import Memory
@@ -25,11 +27,16 @@ from autonomy_ctx.validation import format_url, is_loopback
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from autonomy_ctx.server.app import ActiveRequests
     from autonomy_ctx.server.openai_endpoint import OpenAIApp
 
 DEFAULT_SCOPE = "default"
-# Python has 700, 10, 10. The first is what one request may have to wait for: a few milliseconds.
-COLLECTOR_THRESHOLDS = (5_000, 200, 50)
+# Python has 700, 10, 10. The first is reached only if there is no moment between requests.
+_GC_THRESHOLDS = (20_000, 200, 50)
+# A client that asks again at once does not wait for the collector.
+_GC_IDLE_SECONDS = 0.01
+# Fewer new objects are not worth a collection.
+_GC_FEWEST_NEW = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +104,9 @@ def scope_of_key(request: Request) -> str | None:
     return f"key-{sha256(key.encode('latin-1')).hexdigest()[:32]}" if key.strip() else None
 
 
-def collect_garbage_less_often() -> None:
-    """Let Python look through all its objects more rarely.
-
-    With long histories in caches, a full collection takes a tenth of a second, and with the usual thresholds
-    a large request often starts one. A process that does nothing else may choose so; a library may not.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-
-
 async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
     """Serve until Ctrl-C or a TERM signal."""
     options.check()
-    collect_garbage_less_often()
     try:
         from autonomy_ctx.server.openai_endpoint import endpoint_server, openai_app
     except ImportError as error:
@@ -139,8 +134,41 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with app, serving as port:
                 _announce(output, options, format_url(options.host, port), token)
-                async for _ in signals:
-                    return
+                async with collecting_when_idle(app.requests):
+                    async for _ in signals:
+                        return
+
+
+@asynccontextmanager
+async def collecting_when_idle(requests: ActiveRequests) -> AsyncIterator[None]:
+    """While the context is open, collect garbage between requests, and leave alone what was there before.
+
+    By itself Python does it in the middle of a request. With long histories in caches, a full collection
+    takes a tenth of a second. A process that does nothing else may choose otherwise; a library may not.
+    """
+    usual, frozen = gc.get_threshold(), gc.get_freeze_count()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_collect_when_idle, requests)
+            yield
+            group.cancel_scope.cancel()
+    finally:
+        gc.set_threshold(*usual)
+        # What others have frozen stays so.
+        if not frozen:
+            gc.unfreeze()
+
+
+async def _collect_when_idle(requests: ActiveRequests) -> None:
+    """Look through new objects whenever a request has ended and nobody waits."""
+    while True:
+        await requests.ended()
+        await anyio.sleep(_GC_IDLE_SECONDS)
+        if gc.get_count()[0] >= _GC_FEWEST_NEW and not somebody_waits():
+            gc.collect(0)
 
 
 def _announce(output: Output, options: EndpointOptions, url: str, token: str) -> None:

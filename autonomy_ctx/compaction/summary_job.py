@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autonomy_ctx.background import give_way, run_in_steps
+from autonomy_ctx.background import give_way, run_in_steps, wait_for_quiet
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.facts import add_profile_changes, changes_by_rules, changes_from_lines
@@ -96,9 +96,6 @@ class SummaryJob:
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store; the lease says what was refused before."""
         state = await self._memory.store.summary(self._key)
-        # What the next context needs of facts that were just committed is made here, before it does.
-        self._render_facts(state)
-        facts_until(state.facts, state.covered)
         after = state.written
         window = await self._read(after)
         head, entries = window.head, window.entries
@@ -320,6 +317,8 @@ class SummaryJob:
         )
         if done:
             self._metrics.add("digests_committed")
+            if facts:
+                await self._prepare_facts()
             await self._merge_digests()
         return done
 
@@ -358,13 +357,21 @@ class SummaryJob:
         facts: Sequence[FactChange] | None = None,
     ) -> bool:
         # A message that somebody waits for is stored first.
-        await give_way()
+        await wait_for_quiet()
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=lease.fence, facts=facts
         )
         if not done:
             self._metrics.add("summaries_discarded")
+        elif facts:
+            await self._prepare_facts()
         return done
+
+    async def _prepare_facts(self) -> None:
+        """Make what the next context needs of facts that were just committed, before it does."""
+        state = await self._memory.store.summary(self._key)
+        self._render_facts(state)
+        facts_until(state.facts, state.covered)
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:

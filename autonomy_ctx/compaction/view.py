@@ -107,7 +107,7 @@ def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
 
 def _newest_position(facts: Sequence[Fact]) -> int:
     """The newest message from which one of the facts was learned."""
-    return max((fact.position for fact in facts if fact.source != "user"), default=0)
+    return max([fact.position for fact in facts if fact.source != "user"], default=0)
 
 
 def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
+from operator import attrgetter, gt
 from typing import Literal, NamedTuple, get_args
 
 from autonomy_ctx.items.dates import format_day
@@ -44,6 +45,7 @@ _SHARES: dict[FactKind, float] = {
 # A line has at least so many tokens, with its id and kind. More facts than that never fit.
 MIN_LINE_TOKENS = 6
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
+_id_of, _position_of = attrgetter("id"), attrgetter("position")
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign, and emphasis around the kind, are what small models add.
 _CHANGE_LINE = lazy_pattern(
@@ -162,17 +164,24 @@ def short_fact_line(fact: Fact, characters: int) -> str:
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    return [fact for found in _holding_by_kind(facts).values() for fact in found]
+    return [fact for found in _by_kind(_facts_in_force(facts)[0]).values() for fact in found]
 
 
-def _holding_by_kind(facts: Sequence[Fact]) -> dict[FactKind, list[Fact]]:
-    """The facts that hold of each kind, in the order of writing."""
+def _facts_in_force(facts: Sequence[Fact]) -> tuple[list[Fact], list[int]]:
+    """The facts that hold, in the order of writing, and their numbers."""
+    holding = [fact for fact in facts if fact.state == "holds"]
+    numbers = [number or 0 for number in map(fact_number, map(_id_of, holding))]
+    # They mostly are in order, and to see that is cheaper than to sort thousands of them.
+    if any(map(gt, numbers, islice(numbers, 1, None))):
+        holding.sort(key=_number)
+        numbers.sort()
+    return holding, numbers
+
+
+def _by_kind(facts: Sequence[Fact]) -> dict[FactKind, list[Fact]]:
     by_kind: dict[FactKind, list[Fact]] = {kind: [] for kind in FACT_KINDS}
     for fact in facts:
-        if fact.state == "holds":
-            by_kind[fact.kind].append(fact)
-    for found in by_kind.values():
-        found.sort(key=_number)
+        by_kind[fact.kind].append(fact)
     return by_kind
 
 
@@ -181,7 +190,7 @@ def _number(fact: Fact) -> int:
 
 
 class RenderedFacts(NamedTuple):
-    """The text of the facts that fit, and the facts that do not fit."""
+    """The text of the facts that fit, and the facts that do not fit, in the order of writing."""
 
     text: str = ""
     omitted: tuple[Fact, ...] = ()
@@ -203,9 +212,9 @@ def render_facts(
     `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
     gives what `count` says of the lines of many facts, where that is known already.
     """
-    by_kind = _holding_by_kind(facts)
+    holding, numbers = _facts_in_force(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    candidates = _by_weight(by_kind, room // MIN_LINE_TOKENS + 1)
+    candidates = _by_weight(_by_kind(holding), room // MIN_LINE_TOKENS + 1)
     counted = (
         [count(f"{fact_line(fact)}\n") for fact in candidates]
         if count_lines is None
@@ -228,27 +237,21 @@ def render_facts(
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
-    holding = [fact for found in by_kind.values() for fact in found]
-    omitted = tuple([fact for fact in holding if fact.id not in chosen])
-    shown = [lines[fact.id] for fact in holding if fact.id in chosen]
+    shown = [lines[fact.id] for fact in standing_facts(list(chosen.values()))]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
+    omitted = tuple([fact for fact in holding if fact.id not in chosen])
     if not omitted:
         return RenderedFacts(text)
-    positions = [fact.position for fact in omitted]
-    return RenderedFacts(text, omitted, _format_ids(omitted), (min(positions), max(positions)))
+    positions = list(map(_position_of, omitted))
+    left_out = [number for number, fact in zip(numbers, holding, strict=True) if fact.id not in chosen]
+    return RenderedFacts(text, omitted, _format_ids(left_out), (min(positions), max(positions)))
 
 
-def _format_ids(facts: Sequence[Fact]) -> str:
-    """The ids of facts in the order of their numbers, such as "F1 to F40, F43": there may be thousands."""
-    numbers = sorted([_number(fact) for fact in facts])
-    pieces: list[str] = []
-    start = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            first, last = numbers[start], numbers[at - 1]
-            pieces.append(fact_id(first) if first == last else f"{fact_id(first)} to {fact_id(last)}")
-            start = at
-    return ", ".join(pieces)
+def _format_ids(numbers: Sequence[int]) -> str:
+    """The ids of facts with these numbers, such as "F1 to F40, F43": there may be thousands."""
+    ends = [at for at, (one, following) in enumerate(pairwise(numbers), 1) if following != one + 1]
+    ranges = [(numbers[start], numbers[end - 1]) for start, end in pairwise([0, *ends, len(numbers)])]
+    return ", ".join([f"F{first} to F{last}" if first != last else f"F{first}" for first, last in ranges])
 
 
 def _by_weight(by_kind: dict[FactKind, list[Fact]], most: int) -> list[Fact]:

@@ -433,8 +433,8 @@ MUTANTS = [
     Mutant(
         "what was replaced is not shown as holding",
         "items/fact.py",
-        '        if fact.state == "holds":\n',
-        "        if fact.state:\n",
+        'for fact in facts if fact.state == "holds"]',
+        "for fact in facts if fact.state]",
         FACTS,
     ),
     Mutant(
