@@ -113,8 +113,9 @@ class ConversationHistorySection(ContributingSection):
                 return found
         head, entries = await memory.read_key(key)
         found = await self._select(head, entries)
-        taken = _text_bytes(memory, found.messages)
-        self._keep(memory, key, epoch, _KnownHistory(memory.store.identity, head, None, found, taken))
+        if self._states.admits(memory.compose_cache, key):
+            taken = _text_bytes(memory, found.messages)
+            self._keep(memory, key, epoch, _KnownHistory(memory.store.identity, head, None, found, taken))
         return found
 
     async def _reuse(self, memory: Memory, scope: str, conversation: str, limit: int) -> Contribution:
@@ -140,17 +141,22 @@ class ConversationHistorySection(ContributingSection):
             # Without the newest user message, or not without what stands before the page.
             window = EntryColumns.of(await self._find_window(memory, scope, conversation, head, page))
         found = self._contribution(head, window, window.messages)
-        taken = _text_bytes(memory, window.messages) + _text_bytes(memory, page.messages[:1])
-        self._keep(memory, key, epoch, _KnownHistory(memory.store.identity, head, limit, found, taken, page))
+        if self._states.admits(memory.compose_cache, key):
+            taken = _text_bytes(memory, window.messages) + _text_bytes(memory, page.messages[:1])
+            made = _KnownHistory(memory.store.identity, head, limit, found, taken, page)
+            self._keep(memory, key, epoch, made)
         return found
 
     def _keep(self, memory: Memory, key: Key, epoch: int, known: _KnownHistory) -> None:
-        cache = memory.compose_cache
-        if self._states.admits(cache, key):
-            references = len(known.contribution.messages) + len(known.page)
-            self._states.put(
-                cache, key, known, epoch=epoch, references=references, text_bytes=known.text_bytes
-            )
+        references = len(known.contribution.messages) + len(known.page)
+        self._states.put(
+            memory.compose_cache,
+            key,
+            known,
+            epoch=epoch,
+            references=references,
+            text_bytes=known.text_bytes,
+        )
 
     async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
         """The entries, each transformed, and what is not among them."""
