@@ -359,7 +359,10 @@ class ContextTemplate(AsyncResource):
         turn_position: int | None,
     ) -> ContextLayout:
         section_options, contributions = plan.options, results.contributions
-        messages = tuple(chain.from_iterable([contribution.messages for contribution in contributions]))
+        if len(contributions) == 1:
+            messages = tuple(contributions[0].messages)
+        else:
+            messages = tuple(chain.from_iterable([one.messages for one in contributions]))
         as_given = self.arrange == "given" and results.are_final
         if as_given and budget is None and not plan.has_limits and len(messages) <= CHUNK_SIZE:
             # Nothing is cut and nothing moved, as in most contexts. What the messages cost can wait until
