@@ -581,7 +581,10 @@ def test_a_name_that_is_given_to_something_else_meanwhile_is_never_read_through(
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for _ in range(4_000):
+        for tried in itertools.count():
+            # On a busy machine the name is seldom a file for as long as reading takes.
+            if tried >= 4_000 and ("inside" in seen or tried >= 400_000):
+                break
             with suppress(FileRefused):
                 seen.add(disk.read_file("name.txt"))
     finally:
