@@ -163,12 +163,21 @@ async def collecting_when_idle(requests: ActiveRequests) -> AsyncIterator[None]:
 
 
 async def _collect_when_idle(requests: ActiveRequests) -> None:
-    """Look through new objects whenever a request has ended and nobody waits."""
+    """Look through objects whenever a request has ended and nobody waits."""
     while True:
         await requests.ended()
         await anyio.sleep(_GC_IDLE_SECONDS)
         if gc.get_count()[0] >= _GC_FEWEST_NEW and not somebody_waits():
-            gc.collect(0)
+            gc.collect(_due_generation(has_requests=bool(requests)))
+
+
+def _due_generation(*, has_requests: bool) -> int:
+    """How old the objects may be that are looked through now: Python itself would hardly do it any more."""
+    _, middle, old = gc.get_count()
+    _, most_middle, most_old = _GC_THRESHOLDS
+    if old > most_old and not has_requests:
+        return 2
+    return 1 if middle > most_middle else 0
 
 
 def _announce(output: Output, options: EndpointOptions, url: str, token: str) -> None:

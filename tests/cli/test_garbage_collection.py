@@ -77,6 +77,33 @@ async def test_garbage_is_not_collected_while_somebody_waits(monkeypatch: pytest
         assert not any(one() for one in dropped)
 
 
+async def test_what_became_garbage_later_is_collected_too_but_not_beside_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "_GC_IDLE_SECONDS", 0)
+    monkeypatch.setattr(endpoint, "_GC_THRESHOLDS", (100_000, 3, 1))
+    requests, seen = ActiveRequests(), list[ref[Node]]()
+
+    async def answer_some() -> None:
+        for _ in range(20):
+            drop_cycles()
+            answer(requests)
+            await let_others_run()
+
+    async with collecting_when_idle(requests):
+        await let_others_run()
+        node = Node()
+        seen.append(ref(node))
+        await answer_some()
+        assert gc.is_tracked(node)
+        del node
+        with requests.request():
+            await answer_some()
+            assert seen[0]()
+        await answer_some()
+        assert not seen[0]()
+
+
 @pytest.mark.parametrize("by_others", [False, True])
 async def test_the_collector_is_as_it_was_before_when_serving_ends(by_others: bool) -> None:
     (gc.freeze if by_others else gc.unfreeze)()

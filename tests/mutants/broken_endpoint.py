@@ -45,6 +45,13 @@ MUTANTS = [
         "tests/test_urgent.py",
     ),
     Mutant(
+        "what became garbage after a while is collected too",
+        "cli/endpoint.py",
+        "    if old > most_old and not has_requests:",
+        "    if False:",
+        "tests/cli/test_garbage_collection.py",
+    ),
+    Mutant(
         "garbage is collected when nobody waits",
         "cli/endpoint.py",
         " and not somebody_waits():",
