@@ -133,7 +133,14 @@ async def run_in_steps(steps: Generator[int, None, T]) -> T:
 # A thread that computes without a break keeps others from running for 5 ms each time. So it works for so
 # long, and then stops for a moment.
 _WORK_SECONDS, _PAUSE_SECONDS = 0.001, 0.0002
-_thread = threading.local()
+
+
+class _ThreadState(threading.local):
+    # Not an attribute that is missing: `pause` is called thousands of times where there is nothing to do.
+    works_until: float | None = None
+
+
+_thread = _ThreadState()
 
 
 async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = False) -> T:
@@ -144,7 +151,7 @@ async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = Fals
         try:
             return work()
         finally:
-            del _thread.works_until
+            _thread.works_until = None
 
     return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)
 
@@ -154,7 +161,7 @@ def pause() -> None:
 
     What is urgent may go on for a while longer.
     """
-    works_until: float | None = getattr(_thread, "works_until", None)
+    works_until = _thread.works_until
     if works_until is None or (now := time.monotonic()) < works_until:
         return
     time.sleep(_PAUSE_SECONDS)

@@ -254,20 +254,25 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
 def _find_repeated(units: Sequence[Quotation]) -> set[int]:
     """What a user says again later, in almost the same words."""
     gone: set[int] = set()
-    newest: dict[str, Quotation] = {}
+    newest: dict[str, int] = {}
     for at in range(len(units) - 1, -1, -1):
         pause()
         unit = units[at]
-        if unit.kind is not Kind.USER or len(unit.content) < 2:
+        said, length = unit.content, len(unit.content)
+        if unit.kind is not Kind.USER or length < 2:
             continue
-        for later in {id(newest[word]): newest[word] for word in unit.content if word in newest}.values():
-            same = len(unit.content & later.content)
-            if later.group != unit.group and same >= SAME_SAYING_OVERLAP * len(unit.content | later.content):
+        for found in set(map(newest.get, said)):
+            if found is None or units[found].group == unit.group:
+                continue
+            other = units[found].content
+            if min(length, len(other)) < SAME_SAYING_OVERLAP * max(length, len(other)):
+                continue
+            same = len(said & other)
+            if same >= SAME_SAYING_OVERLAP * (length + len(other) - same):
                 gone.add(at)
                 break
         else:
-            for word in unit.content:
-                newest.setdefault(word, unit)
+            newest.update(dict.fromkeys(said.difference(newest), at))
     return gone
 
 
