@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
-from autonomy_ctx.background import give_way, run_in_thread
+from autonomy_ctx.background import run_in_thread, wait_for_quiet
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
@@ -611,7 +611,7 @@ async def run_or_offload(light: bool, work: Callable[[], T]) -> T:
     """Run a part of the work in the background: here when nothing is urgent, or in a thread."""
     if not light:
         return await run_in_thread(work)
-    await give_way()
+    await wait_for_quiet()
     return work()
 
 
