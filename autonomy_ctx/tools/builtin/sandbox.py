@@ -176,7 +176,7 @@ def _wait_for_changes(fd: int, name: str) -> None:
     While a hard link is being replaced, its file is counted as having one name less and is still found by
     that name. To rename a file to itself changes nothing, and waits until its folder is free.
     """
-    # Refused only where nothing can be changed, so that there is nothing to wait for either.
+    # Refused if the name is gone, which the next look at it says, or where nothing can be changed.
     with suppress(OSError):
         os.rename(name, name, src_dir_fd=fd, dst_dir_fd=fd)
 
