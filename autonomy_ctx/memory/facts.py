@@ -281,7 +281,7 @@ def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[in
 class FactRows:
     """The facts of one conversation in plain Python objects; a number is never used for another fact."""
 
-    __slots__ = ("_ended_by", "_facts", "_in_force", "_last_number", "_rows")
+    __slots__ = ("_ended_by", "_facts", "_in_force", "_index", "_last_number", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[int, FactRow] = {}
@@ -290,13 +290,15 @@ class FactRows:
         self._ended_by: dict[int, int] = {}
         # Until the next change.
         self._in_force: tuple[Fact, ...] | None = None
+        # Of the facts that hold. A change keeps it up to date; None if it has to be made again.
+        self._index: FactIndex | None = None
         self._last_number = 0
 
     def in_force(self) -> tuple[Fact, ...]:
         """The facts that hold, and the facts that each of them replaced."""
         if self._in_force is None:
             holding = self._holding()
-            before = (fact_number(fact.replaces) for fact in holding)
+            before = (fact_number(fact.replaces) for fact in holding if fact.replaces)
             replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
             self._in_force = (*replaced, *holding)
         return self._in_force
@@ -328,15 +330,19 @@ class FactRows:
             for number, row in self._rows.items()
             if is_covered(row)
         ]
-        self.drop(is_covered)
+        if dropped:
+            self.drop(is_covered)
         return self.write(changes, segment=segment, dropped=DroppedFacts(dropped))
 
     def write(
         self, changes: Sequence[FactChange], *, segment: int, dropped: DroppedFacts = _NOTHING_DROPPED
     ) -> list[Fact]:
         """Make changes, and return the added facts."""
-        index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
+        index, self._index = self._index, None
+        if index is None:
+            index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
         rows = make_rows(index, changes, last=self._last_number, segment=segment, dropped=dropped)
+        self._index = index if index.is_unambiguous else None
         self._in_force = None
         are_new = all(row.number > self._last_number for row in rows)
         for row in rows:
@@ -356,7 +362,7 @@ class FactRows:
         if row is None or row.is_done or number in self._ended_by:
             return False
         del self._rows[number], self._facts[number]
-        self._in_force = None
+        self._in_force = self._index = None
         if row.target is not None:
             self._ended_by[row.target] = ENDED_BY_REMOVAL
         return True
@@ -364,7 +370,7 @@ class FactRows:
     def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
         """Delete derived rows, and return their number. Facts that they ended hold again."""
         gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
-        self._in_force = None
+        self._in_force = self._index = None
         self._rows = {number: row for number, row in self._rows.items() if number not in gone}
         self._facts = {number: self._facts[number] for number in self._rows}
         self._ended_by = {
@@ -386,7 +392,7 @@ class FactRows:
     def clear(self) -> int:
         """Drop all rows, those of users too."""
         count = len(self._rows)
-        self._in_force = None
+        self._in_force = self._index = None
         self._rows.clear()
         self._facts.clear()
         self._ended_by.clear()

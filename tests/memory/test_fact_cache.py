@@ -1,4 +1,7 @@
-"""Facts that a store has kept are those that a fresh look at its file would give, whoever wrote meanwhile."""
+"""Facts that a store has kept are those that a fresh look at its file would give, whoever wrote meanwhile.
+
+A store without a file has the same ones.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from hypothesis import strategies as st
 
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.items.fact import Fact, FactAction, FactChange, FactSource
+from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.facts import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.memory.store import Key, Store, StoredSegment
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import make_provisional_segment, make_segment
@@ -65,58 +69,57 @@ async def fresh_history(path: str, key: Key) -> list[Fact]:
 
 
 async def follow(path: str, chosen: list[tuple[str, int, Key, int]], max_facts: int) -> None:
+    """Take the steps in two processes with one file, and in a store without a file, and compare all three."""
     stores = [SqliteStore(path), SqliteStore(path)]
+    in_process = InProcessStore()
     for store in stores:
         store._fact_cache = FactCache(max_facts)
     try:
         for key in (MAIN, OTHER):
             names = [f"{key.conversation}-{number}" for number in range(MESSAGES)]
-            await stores[0].append(key, make_drafts(*(make_message(name, id=name) for name in names)))
+            for each in (stores[0], in_process):
+                await each.append(key, make_drafts(*(make_message(name, id=name) for name in names)))
         for at, (step, who, key, number) in enumerate(chosen):
-            store = stores[who]
-            state = await store.summary(key)
-            holding = [fact for fact in state.facts if fact.state == "holds"]
-            target = holding[at % len(holding)].id if holding and at % 2 else None
-            match step:
-                case "write":
-                    await store.write_facts(key, [change(at, target, "user" if number == 1 else "rules")])
-                case "segment":
-                    segment = StoredSegment(first=state.covered + 1, last=number, text="s", tokens=1)
-                    await store.commit_segment(
-                        key,
-                        segment,
-                        generation=state.head.generation,
-                        fence=None,
-                        facts=[change(number, target)],
-                    )
-                case "many":
-                    # One that the next ones replace, one that is there already, and one that ends another.
-                    new = [change(at + 50, None), change(at + 40, "+0"), change(number, target)]
-                    again = [replace(new[0], text=f"port {at % 4}", target=None, action="add")]
-                    await store.write_facts(key, [*new, *again, change(at + 61, "+3")])
-                case "merge" if state.covered:
-                    segment = StoredSegment(first=1, last=state.covered, text="m", tokens=1, level=1)
-                    await store.commit_segment(key, segment, generation=state.head.generation, fence=None)
-                case "undo":
-                    await store.undo_segment(key)
-                case "remove" if holding:
-                    await store.remove_fact(key, int(holding[-1].id[1:]))
-                case "delete":
-                    window = await store.read(key)
-                    await store.delete(
-                        key.scope,
-                        key.agent,
-                        key.conversation,
-                        [one.message.id for one in window.entries[-1:]],
-                    )
-                case "drop":
-                    await store.drop_segments(key.scope, key.agent, key.conversation)
-            for one in stores:
+            for each in (stores[who], in_process):
+                await take_step(each, step, key, number, at)
+            for one in (*stores, in_process):
                 assert (await one.summary(key)).facts == await fresh_facts(path, key)
                 assert await one.facts(key) == await fresh_history(path, key)
     finally:
         for store in stores:
             await store.close()
+
+
+async def take_step(store: Store, step: str, key: Key, number: int, at: int) -> None:
+    state = await store.summary(key)
+    holding = [fact for fact in state.facts if fact.state == "holds"]
+    target = holding[at % len(holding)].id if holding and at % 2 else None
+    match step:
+        case "write":
+            await store.write_facts(key, [change(at, target, "user" if number == 1 else "rules")])
+        case "segment":
+            segment = StoredSegment(first=state.covered + 1, last=number, text="s", tokens=1)
+            await store.commit_segment(
+                key, segment, generation=state.head.generation, fence=None, facts=[change(number, target)]
+            )
+        case "many":
+            # One that the next ones replace, one that is there already, and one that ends another.
+            new = [change(at + 50, None), change(at + 40, "+0"), change(number, target)]
+            again = [replace(new[0], text=f"port {at % 4}", target=None, action="add")]
+            await store.write_facts(key, [*new, *again, change(at + 61, "+3")])
+        case "merge" if state.covered:
+            segment = StoredSegment(first=1, last=state.covered, text="m", tokens=1, level=1)
+            await store.commit_segment(key, segment, generation=state.head.generation, fence=None)
+        case "undo":
+            await store.undo_segment(key)
+        case "remove" if holding:
+            await store.remove_fact(key, int(holding[-1].id[1:]))
+        case "delete":
+            window = await store.read(key)
+            ids = [one.message.id for one in window.entries[-1:]]
+            await store.delete(key.scope, key.agent, key.conversation, ids)
+        case "drop":
+            await store.drop_segments(key.scope, key.agent, key.conversation)
 
 
 @settings(max_examples=25, deadline=None)
@@ -126,6 +129,19 @@ def test_kept_facts_are_those_of_the_file_whoever_writes(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(follow, str(Path(folder) / "memory.db"), chosen, max_facts)
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+async def test_a_fact_that_was_removed_may_be_said_again(has_file: bool, tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db")) if has_file else InProcessStore()
+    try:
+        await store.write_facts(MAIN, [change(1, None), change(2, None)])
+        await store.remove_fact(MAIN, 1)
+        await store.write_facts(MAIN, [change(1, None), change(2, None)])
+        texts = [(fact.id, fact.text) for fact in (await store.summary(MAIN)).facts]
+        assert texts == [("F2", "port 2"), ("F3", "port 1")]
+    finally:
+        await store.close()
 
 
 async def test_only_facts_that_are_new_are_made_anew(tmp_path: Path) -> None:

@@ -46,6 +46,20 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "facts that are deleted in this process are not known any more",
+        "memory/facts.py",
+        "        self._in_force = self._index = None\n        self._rows = {number: row for",
+        "        self._in_force = None\n        self._rows = {number: row for",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
+        "a fact that a user removes in this process may be added again",
+        "memory/facts.py",
+        "        del self._rows[number], self._facts[number]\n        self._in_force = self._index = None\n",
+        "        del self._rows[number], self._facts[number]\n        self._in_force = None\n",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
         "facts that are deleted are not kept by a store",
         "memory/sqlite/store.py",
         "        deleted, purge = await self._write(work)\n        self._fact_cache.forget(scope)\n",
