@@ -6,6 +6,11 @@ Spanish, Portuguese, Japanese, Chinese and Arabic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from autonomy_ctx.items.terms import fold_text
+
 # What a model says when it will not do what it was asked to, or is sorry for what it did.
 REFUSAL_CUES = {
     "en": (
@@ -236,3 +241,23 @@ PLACEHOLDER_WORDS = (
     *("describe", "summary", "goal", "decision", "fact", "item", "detail", "next step", "question", "rule"),
     *("hier", "ziel", "insérer", "insertar", "inserir", "xxx"),
 )
+
+_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "refusal": REFUSAL_CUES,
+    "opening": OPENING_CUES,
+    "thanks": THANKS_CUES,
+    "preamble": PREAMBLE_CUES,
+    "noun": RECORD_NOUNS,
+    "closing": CLOSING_CUES,
+    "first person": FIRST_PERSON_CUES,
+    "second person": SECOND_PERSON_WORDS,
+    "denial": DENIAL_WORDS,
+    "lifting": LIFTING_CUES,
+}
+
+
+@cache
+def cues_of(table: str) -> tuple[str, ...]:
+    """The cues of one purpose in all languages, folded; the longest first."""
+    found = {fold_text(cue) for cues in _TABLES[table].values() for cue in cues}
+    return tuple(sorted(found, key=lambda cue: (-len(cue), cue)))

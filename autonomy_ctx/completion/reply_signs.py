@@ -9,26 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import pause
-from autonomy_ctx.completion.reply_cues import (
-    CLOSING_CUES,
-    DENIAL_WORDS,
-    ERROR_PHRASES,
-    FIRST_PERSON_CUES,
-    LIFTING_CUES,
-    OPENING_CUES,
-    PLACEHOLDER_WORDS,
-    PREAMBLE_CUES,
-    RECORD_NOUNS,
-    REFUSAL_CUES,
-    SECOND_PERSON_WORDS,
-    THANKS_CUES,
-)
+from autonomy_ctx.completion.reply_cues import ERROR_PHRASES, PLACEHOLDER_WORDS, cues_of
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, lazy_pattern, stop_words
 from autonomy_ctx.items.text_cache import TextCache
@@ -249,19 +236,19 @@ def _without_preamble(text: str) -> str:
     folded = _plain(line.lstrip("*#>_ "))
     opening = _opening_length(folded)
     folded = folded[opening:].lstrip("!,.:。、，！ ")  # noqa: RUF001
-    if not folded.startswith(_cues("preamble")):
+    if not folded.startswith(cues_of("preamble")):
         return text
     for end in (":", "\uff1a", ".", "。"):
         head, found, _ = line.partition(end)
-        if found and _has_cue(_plain(head), _cues("noun")):
+        if found and _has_cue(_plain(head), cues_of("noun")):
             return text[len(head) + 1 :].lstrip("*_ ")
-    return text[len(line) :] if len(text) > len(line) and _has_cue(folded, _cues("noun")) else text
+    return text[len(line) :] if len(text) > len(line) and _has_cue(folded, cues_of("noun")) else text
 
 
 def _without_closing(text: str) -> str:
     """The text without a last line that only offers more help, if there are other lines."""
     head, found, last = text.rpartition("\n")
-    if found and len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(_cues("closing")):
+    if found and len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(cues_of("closing")):
         return head
     return text
 
@@ -346,7 +333,7 @@ def _is_refusal(text: str, covered: float, material: Material) -> bool:
         plain = plain[mark.end() :] if (mark := _LIST_MARK.match(plain)) else plain
         if plain.count(" ") > 1 and plain.rstrip(".!") in material.folded:
             continue
-        for cue in _cues("refusal"):
+        for cue in cues_of("refusal"):
             at = plain.find(cue)
             inside = at > 0 and number == 0 and short and not _SAID_BY.search(plain[:at])
             if (at == 0 or inside) and _is_word(plain, at, at + len(cue)):
@@ -404,7 +391,7 @@ def _script_shares(text: str) -> dict[str, float]:
 
 def _is_answer(text: str) -> bool:
     first = _plain(text[:HEAD].lstrip("*#>_- "))
-    return bool(_opening_length(first)) or first.startswith(_cues("thanks"))
+    return bool(_opening_length(first)) or first.startswith(cues_of("thanks"))
 
 
 def _is_template(body: str, material: Material) -> bool:
@@ -454,14 +441,14 @@ def weak_signs(text: str, raw: str, material: Material, *, fills_room: bool = Fa
     signs = {
         "no whole sentence": not whole,
         "short": words < PROMPT_WORDS or (not fills_room and 50 * words < len(_WORD.findall(material.prose))),
-        "first person": any(one.startswith(_cues("first person")) for one in stripped[:3]),
+        "first person": any(one.startswith(cues_of("first person")) for one in stripped[:3]),
         "second person": any(_says_you(one) for one in plain),
         "question": bool(plain) and len(plain) < 4 and plain[-1].rstrip("*_)").endswith(("?", "؟")),
-        "offer": any(_plain(one).startswith(_cues("closing")) for one in split_sentences(raw)[-2:]),
+        "offer": any(_plain(one).startswith(cues_of("closing")) for one in split_sentences(raw)[-2:]),
         "another subject": len(stems & material.stems) < TOPIC_SHARE * len(stems),
         "error": any(phrase in _plain(text[:HEAD]) for phrase in ERROR_PHRASES),
         "placeholders": any(_is_placeholder(one, material) for one in _BRACKET_PLACEHOLDER.findall(body)),
-        "refusal": any(one.startswith(_cues("refusal")) for one in stripped[:4]),
+        "refusal": any(one.startswith(cues_of("refusal")) for one in stripped[:4]),
     }
     return [sign for sign, there in signs.items() if there]
 
@@ -477,8 +464,8 @@ def _is_whole(plain: str) -> bool:
 
 
 def _says_you(plain: str) -> bool:
-    return any(word in _cues("second person") for word in _LETTERS.findall(plain)) or any(
-        word in plain for word in _cues("second person") if is_unspaced(word)
+    return any(word in cues_of("second person") for word in _LETTERS.findall(plain)) or any(
+        word in plain for word in cues_of("second person") if is_unspaced(word)
     )
 
 
@@ -544,8 +531,8 @@ class _Rule(NamedTuple):
     """A text that holds, as sentences are compared with it."""
 
     plain: str
-    stems: frozenset[str]
-    names: frozenset[str]
+    stems: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 # A long conversation has thousands of facts, and each summary is compared with all of them.
@@ -556,9 +543,31 @@ def _read_rule(text: str) -> _Rule:
     plain = _plain(text)
     return _Rule(
         plain,
-        frozenset(_subject_stems(plain)),
-        frozenset(fold_text(name) for name in identifiers(plain)),
+        tuple(dict.fromkeys(_subject_stems(plain))),
+        tuple({fold_text(name) for name in identifiers(plain)}),
     )
+
+
+class _Sentence:
+    """A sentence of a summary. Many rules are about the same as it is, so it is read once for all."""
+
+    def __init__(self, text: str) -> None:
+        self.plain = _plain(text)
+        self.stems = frozenset(_subject_stems(self.plain))
+
+    @cached_property
+    def clauses(self) -> list[tuple[str, frozenset[str]]]:
+        """Its clauses, each with its stems."""
+        clauses = filter(None, _CLAUSE_END.split(self.plain))
+        return [(clause, frozenset(_subject_stems(clause))) for clause in clauses]
+
+    @cached_property
+    def is_denial(self) -> bool:
+        return _is_denial(self.plain)
+
+    @cached_property
+    def is_lifting(self) -> bool:
+        return _has_cue(self.plain, cues_of("lifting"))
 
 
 def contradicts(sentence: str, standing: Iterable[str]) -> bool:
@@ -568,52 +577,57 @@ def contradicts(sentence: str, standing: Iterable[str]) -> bool:
 
 def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     """The texts that hold and of which a sentence says the opposite."""
-    told = [(plain, frozenset(_subject_stems(plain))) for plain in map(_plain, sentences)]
-    stems = frozenset().union(*(some for _, some in told))
+    told = [_Sentence(text) for text in sentences]
+    stems = frozenset().union(*(sentence.stems for sentence in told))
     denied: list[str] = []
     for text in standing:
         pause()
         rule = _rules.get_or_make(text, partial(_read_rule, text))
         # Hardly any is about what the sentences say: no more is looked at then.
         if _is_about(stems, rule) and any(
-            _is_about(some, rule) and _denies(plain, rule) for plain, some in told
+            _is_about(sentence.stems, rule) and _denies(sentence, rule) for sentence in told
         ):
             denied.append(text)
     return denied
 
 
 def _is_about(stems: Set[str], rule: _Rule) -> bool:
-    return bool(rule.stems) and len(rule.stems & stems) >= DENIAL_SHARE * len(rule.stems)
+    return bool(rule.stems) and sum(map(stems.__contains__, rule.stems)) >= DENIAL_SHARE * len(rule.stems)
 
 
-def _denies(sentence: str, rule: _Rule) -> bool:
+def _denies(sentence: _Sentence, rule: _Rule) -> bool:
     """Whether a sentence that is about a rule says the opposite."""
-    if any(name not in sentence for name in rule.names):
+    if any(name not in sentence.plain for name in rule.names):
+        return False
+    if sentence.is_lifting and not _has_cue(rule.plain, cues_of("lifting")):
+        return True
+    is_denial = _is_denial(rule.plain)
+    if sentence.is_denial == is_denial:
         return False
     about = [
         clause
-        for clause in _CLAUSE_END.split(sentence)
-        if clause
-        and all(name in clause for name in rule.names)
-        and _is_about(frozenset(_subject_stems(clause)), rule)
+        for clause, stems in sentence.clauses
+        if all(name in clause for name in rule.names) and _is_about(stems, rule)
     ]
-    if _has_cue(sentence, _cues("lifting")) and not _has_cue(rule.plain, _cues("lifting")):
-        return True
-    clause = min(about, key=len, default=sentence)
-    return _is_denial(clause) != _is_denial(rule.plain) and _is_denial(sentence) != _is_denial(rule.plain)
+    return _is_denial(min(about, key=len, default=sentence.plain)) != is_denial
 
 
 def _is_denial(plain: str) -> bool:
     words = plain.replace(",", " ").replace(".", " ").split()
-    denials = _cues("denial")
-    return any(word in denials for word in words) or any(
-        word in plain for word in denials if is_unspaced(word)
-    )
+    spaced, unspaced = _denials()
+    return not spaced.isdisjoint(words) or any(word in plain for word in unspaced)
+
+
+@cache
+def _denials() -> tuple[frozenset[str], tuple[str, ...]]:
+    """The words that deny something, and those of them that need no space around them."""
+    words = cues_of("denial")
+    return frozenset(words), tuple(filter(is_unspaced, words))
 
 
 def _subject_stems(plain: str) -> list[str]:
-    denials = _cues("denial")
-    return [stem for stem in _stems(plain, least=3) if stem not in denials and stem not in _MUST_STEMS]
+    words, _ = _denials()
+    return [stem for stem in _stems(plain, least=3) if stem not in words and stem not in _MUST_STEMS]
 
 
 _MUST_STEMS = frozenset(("must", "shoul", "alway", "pleas", "user", "rule", "only", "have", "need"))
@@ -647,7 +661,7 @@ def _bare_line(line: str) -> str:
 
 def _opening_length(plain: str) -> int:
     """How long the word is with which an answer begins, 0 for none; a mark or nothing has to follow it."""
-    for cue in _cues("opening"):
+    for cue in cues_of("opening"):
         if plain.startswith(cue) and (len(plain) == len(cue) or plain[len(cue)] in "!,.;。、，！—~"):  # noqa: RUF001
             return len(cue)
     return 0
@@ -663,24 +677,3 @@ def _is_word(plain: str, start: int, end: int) -> bool:
         return True
     before, after = plain[start - 1 : start], plain[end : end + 1]
     return not (before.isalnum() or (after.isalnum() and plain[end - 1].isalnum()))
-
-
-_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "refusal": REFUSAL_CUES,
-    "opening": OPENING_CUES,
-    "thanks": THANKS_CUES,
-    "preamble": PREAMBLE_CUES,
-    "noun": RECORD_NOUNS,
-    "closing": CLOSING_CUES,
-    "first person": FIRST_PERSON_CUES,
-    "second person": SECOND_PERSON_WORDS,
-    "denial": DENIAL_WORDS,
-    "lifting": LIFTING_CUES,
-}
-
-
-@cache
-def _cues(table: str) -> tuple[str, ...]:
-    """The cues of one purpose in all languages, folded; the longest first."""
-    found = {fold_text(cue) for cues in _TABLES[table].values() for cue in cues}
-    return tuple(sorted(found, key=lambda cue: (-len(cue), cue)))
