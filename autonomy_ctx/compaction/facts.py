@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import TypeAlias
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.items.events import mail_id
 from autonomy_ctx.items.fact import (
     Fact,
@@ -23,6 +24,7 @@ from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.items.relative_dates import resolve_dates
 from autonomy_ctx.items.search_terms import folded_words
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
@@ -34,6 +36,8 @@ MIN_OWN_WORDS = 0.5
 # Says of a fact that a user stated whether it holds in all conversations of the scope.
 ProfileRule: TypeAlias = Callable[[Fact], bool]
 
+# A long conversation has thousands of facts, and each batch of messages is compared with all of them.
+_fact_words: TextCache[tuple[str, ...]] = TextCache(16_384)
 logger = logging.getLogger("autonomy_ctx.compaction")
 
 
@@ -57,7 +61,7 @@ def changes_from_lines(
     texts = [searchable_text(entry.message) for entry in entries]
     terms = [folded_words(text) for text in texts]
     holding = {fact.id: fact.text for fact in standing if fact.state == "holds"}
-    known = NameIndex(*texts, *holding.values())
+    known = NameIndex(*texts, more=list(holding.values()))
     changes: list[FactChange] = []
     for line in lines:
         if line.action == "done" and line.target not in holding:
@@ -169,23 +173,27 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = standing_facts(facts)
-    words = folded_words(source)
-    lines = {fact.id: short_fact_line(fact, MAX_LISTED_CHARACTERS) for fact in holding}
+    known = folded_words(source)
     left = max(tokens, MIN_LISTED_TOKENS)
-    chosen: set[str] = set()
+    lines: dict[str, str] = {}
     newest_first = sorted(holding, key=lambda fact: -fact.position)
-    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact, words)):
-        left -= counter.count_text(lines[fact.id] + "\n")
+    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact, known)):
+        line = short_fact_line(fact, MAX_LISTED_CHARACTERS)
+        left -= counter.count_text(line + "\n")
         if left < 0:
             break
-        chosen.add(fact.id)
-    return [lines[fact.id] for fact in holding if fact.id in chosen]
+        lines[fact.id] = line
+    return [lines[fact.id] for fact in holding if fact.id in lines]
 
 
 def _share_of_unknown_words(fact: Fact, known: Collection[str]) -> float:
     """Which part of the words of a fact is not among those known; a number counts as known."""
-    words = folded_words(fact.text)
-    return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
+    words = _fact_words.get(fact.text)
+    if words is None:
+        pause()
+        words = _fact_words.get_or_make(fact.text, lambda: tuple(folded_words(fact.text)))
+    unknown = [word for word in words if word not in known and not word.isdecimal()]
+    return len(unknown) / max(len(words), 1)
 
 
 def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:

@@ -134,7 +134,7 @@ def judge(
         return verdict(fault, _REPAIRS.get(fault), keep=False)
     max_tokens = min(cap + cap // CAP_TOLERANCE, max(source_tokens, SMALLEST) - 1)
     asked_tokens = min(cap, max_tokens)
-    known = NameIndex(source, *context, *standing, *wanted)
+    known = NameIndex(source, *context, *wanted, more=standing)
     checked, unknown = checked_names(head), unknown_names(head, known)
     if unknown and len(unknown) >= UNKNOWN_SHARE * len(checked):
         return verdict("unknown identifiers", _names_unknown(unknown), keep=False)

@@ -80,26 +80,47 @@ DAYS_OF_YEAR = 365
 
 
 class NameIndex:
-    """The identifiers of some texts, to ask whether one is among them."""
+    """The identifiers of some texts, to ask whether one is among them.
 
-    def __init__(self, *texts: str) -> None:
+    `more` are texts that count as well, such as thousands of facts. They are read only if a name is nowhere
+    else, because hardly any summary has such a name.
+    """
+
+    def __init__(self, *texts: str, more: Sequence[str] = ()) -> None:
+        self._text = ""
+        self._joined: set[str] = set()
+        # Found when a name is a day: most are none.
+        self._days: frozenset[tuple[int, int]] | None = None
+        self._more = more
+        self._read(texts)
+
+    def _read(self, texts: Sequence[str]) -> None:
         folded = [_fold(text) for text in texts]
-        self._text = "\n".join(folded)
+        self._text, self._days = "\n".join((self._text, *folded)), None
         # Text by text: the end of one and the beginning of the next are no name together.
         forms = {form for text in folded for form in (text, THOUSANDS_SEPARATOR.sub("", text))}
-        self._joined: set[str] = set()
         for form in forms:
             run = _find_pieces(form)
             for size in range(1, PIECES + 1):
                 pause()
                 self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
-        self._days = frozenset(_days(self._text))
 
     def has(self, name: str) -> bool:
         """Whether the texts have this identifier, in this or another usual form."""
         pause()
         name = _fold(name)
+        if self._is_read(name):
+            return True
+        if not self._more:
+            return False
+        more, self._more = self._more, ()
+        self._read(more)
+        return self._is_read(name)
+
+    def _is_read(self, name: str) -> bool:
         if days := set(_days(name)):
+            if self._days is None:
+                self._days = frozenset(_days(self._text))
             return any(_distance(one, other) <= NEAR_DAYS for one in days for other in self._days)
         name = _SCHEME.sub("", name).strip("/")
         return any(map(self._has_pieces, _forms(name))) or self._has_beginning(name)

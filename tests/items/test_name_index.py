@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
 from autonomy_ctx import Message, ToolCall
@@ -68,6 +69,30 @@ def test_an_identifier_is_known_however_it_is_written(source: str, name: str) ->
 def test_another_identifier_is_not_known(source: str, name: str) -> None:
     assert not NameIndex(source).has(name)
     assert unknown_names(f"It is {name}.", NameIndex(source)) == [name]
+
+
+PARTS = (
+    "src/app and lib/app.py",
+    "edit src/lib/app.py",
+    "commit 9f8e7d6c5b4a",
+    "budget 1,200 EUR",
+    "on 2 May, next Friday",
+    "PostgreSQL for prod-us-1",
+    "予約番号はRSV-880412です",
+    "",
+)
+NAMES = (
+    *("src/lib/app.py", "lib/src/app.py", "app.py", "9f8e7d6", "1200", "8 May", "2 August"),
+    *("postgres", "prod-us-1", "prod-us-3", "RSV-880412", "ORDER-77"),
+)
+
+
+@given(st.lists(st.sampled_from(PARTS)), st.lists(st.sampled_from(PARTS)), st.lists(st.sampled_from(NAMES)))
+def test_texts_that_are_read_when_needed_count_as_others(
+    texts: list[str], more: list[str], names: list[str]
+) -> None:
+    known, whole = NameIndex(*texts, more=more), NameIndex(*texts, *more)
+    assert [known.has(name) for name in names] == [whole.has(name) for name in names]
 
 
 def test_counts_years_and_phrases_are_not_unknown() -> None:
