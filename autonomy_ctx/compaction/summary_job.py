@@ -379,13 +379,15 @@ def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
     return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"
 
 
-def _facts_beside(facts: Sequence[Fact], entries: Sequence[Entry]) -> tuple[Fact, ...]:
+def _facts_beside(facts: tuple[Fact, ...], entries: Sequence[Entry]) -> tuple[Fact, ...]:
     """The facts without those that were learned of these messages before, as with a digest.
 
     They go when the messages are summarized, and are to be found again. What they had replaced holds then.
     """
     first, last = entries[0].position, entries[-1].position
-    gone = {fact.id for fact in facts if fact.source != "user" and first <= fact.position <= last}
+    gone = {fact.id for fact in facts if first <= fact.position <= last and fact.source != "user"}
+    if not gone:
+        return facts
     replaced = {fact.replaces for fact in facts if fact.id in gone}
     beside = (fact for fact in facts if fact.id not in gone)
     return tuple(replace(fact, state="holds") if fact.id in replaced else fact for fact in beside)
