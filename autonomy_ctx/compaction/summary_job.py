@@ -147,8 +147,7 @@ class SummaryJob:
     ) -> CommitResult | None:
         """Summarize a batch and commit it; None when it came too late.
 
-        A merge that it makes necessary is written before either is committed: contexts then change
-        their beginning once, not twice.
+        A merge that it makes necessary is committed with it: contexts then change their beginning once.
         """
         final_segments = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
@@ -182,9 +181,9 @@ class SummaryJob:
             merged = await self._merge_if_needed((*final_segments, segment), state, cached)
         except CallFailed as error:
             merge_error = error
-        if not await self._commit(segment, state, lease, facts):
+        if not await self._commit(segment, state, lease, facts, merged):
             return None
-        if merged is not None and await self._commit(merged, state, lease):
+        if merged is not None:
             self._metrics.add("summaries_merged")
         return CommitResult(segment, merge_error)
 
@@ -355,11 +354,17 @@ class SummaryJob:
         state: SummaryState,
         lease: Lease,
         facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
         # A message that somebody waits for is stored first.
         await wait_for_quiet()
         done = await self._memory.store.commit_segment(
-            self._key, segment, generation=state.head.generation, fence=lease.fence, facts=facts
+            self._key,
+            segment,
+            generation=state.head.generation,
+            fence=lease.fence,
+            facts=facts,
+            merged=merged,
         )
         if not done:
             self._metrics.add("summaries_discarded")

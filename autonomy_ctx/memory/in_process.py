@@ -201,6 +201,7 @@ class InProcessStore:
         generation: int,
         fence: int | None,
         facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
         self._check_open()
         log = self._conversations.get(key)
@@ -208,9 +209,12 @@ class InProcessStore:
             return False
         if fence is not None and not self._work.is_leased(key, fence):
             return False
-        number = log.segments.commit(segment, log.head, self._clock())
+        now = self._clock()
+        number = log.segments.commit(segment, log.head, now)
         if number is None:
             return False
+        if merged is not None:
+            log.segments.commit(merged, log.head, now)
         if facts is not None:
             log.facts.replace_range(segment.first, segment.last, facts, segment=number)
         log.revise()

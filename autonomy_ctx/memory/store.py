@@ -364,13 +364,13 @@ class Summaries(Protocol):
         generation: int,
         fence: int | None,
         facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
-        """Store a segment as current, if generation, coverage and lease still allow it.
-
-        Returns whether they did.
+        """Store a segment as current. Returns whether generation, coverage and lease still allow it.
 
         `fence` is that of the lease under which it was made; None for a provisional segment. With `facts`,
         these changes replace all facts of messages of its range; a fact that they state again keeps its id.
+        `merged` then replaces neighbours, mostly this segment too, in the same transaction, if it fits.
         """
 
     async def undo_segment(self, key: Key) -> bool:

@@ -100,6 +100,28 @@ class SummariesContract(StoreActions):
         )
         assert segment_ranges(await store.summary(MAIN)) == [(1, 4, False), (5, 6, False)]
 
+    async def test_a_merge_is_committed_together_with_its_last_segment(self, store: Store) -> None:
+        await self.fill(store, 9)
+        await self.commit_all(store, make_segment(1, 2), make_segment(3, 4), make_provisional_segment(5, 8))
+        before = await store.summary(MAIN)
+        assert await self.commit(store, make_segment(5, 6), merged=make_segment(3, 6, level=1))
+        state = await store.summary(MAIN)
+        assert segment_ranges(state) == [(1, 2, False), (3, 6, False), (7, 8, True)]
+        assert state.head.revision == before.head.revision + 1, "a reader sees the beginning change once"
+        assert await store.undo_segment(MAIN)
+        ranges = [(1, 2, False), (3, 4, False), (5, 6, False), (7, 8, True)]
+        assert segment_ranges(await store.summary(MAIN)) == ranges
+        assert await store.undo_segment(MAIN)
+        assert (await store.summary(MAIN)).segments == before.segments
+
+    async def test_a_merge_that_does_not_fit_is_left_out(self, store: Store) -> None:
+        await self.fill(store, 9)
+        await self.commit_all(store, make_segment(1, 2))
+        assert await self.commit(store, make_segment(3, 4), merged=make_segment(2, 4, level=1))
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False), (3, 4, False)]
+        assert not await self.commit(store, make_segment(6, 7), merged=make_segment(1, 4, level=1))
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False), (3, 4, False)]
+
     async def test_a_commit_needs_the_newest_lease(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 9)
         assert not await self.commit(store, make_segment(1, 2), fence=1), "nobody has claimed it"

@@ -79,11 +79,17 @@ class StoreActions:
         )
 
     async def commit(
-        self, store: Store, segment: StoredSegment, key: Key = MAIN, *, fence: int | None = None
+        self,
+        store: Store,
+        segment: StoredSegment,
+        key: Key = MAIN,
+        *,
+        fence: int | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
         """Commit a segment made from the conversation as it is now."""
         generation = (await store.head(key)).generation
-        return await store.commit_segment(key, segment, generation=generation, fence=fence)
+        return await store.commit_segment(key, segment, generation=generation, fence=fence, merged=merged)
 
     async def commit_all(self, store: Store, *segments: StoredSegment, key: Key = MAIN) -> None:
         """Commit segments that fit."""

@@ -152,6 +152,18 @@ async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(mem
         assert spent[1] <= 2.6 * spent[0]
 
 
+async def test_a_summary_and_the_merge_after_it_change_a_context_once(memory: Memory) -> None:
+    words = "The trip goes to Lisbon in May with Ana, who books the hotel and the flight on Friday. "
+    async with summarized(ScriptedModel([lambda call: words * 2]), 4, 8, size=256) as section:
+        for _ in range(60):
+            await asks(memory, 1)
+            await shown(section, memory)
+            await section.settled()
+        metrics, head = section.get_metrics(), (await memory.summary("ana", "trip")).head
+        assert metrics["summaries_merged"] > 0
+        assert head.revision == metrics["summaries_committed"]
+
+
 async def test_a_merge_that_the_model_fails_is_made_without_it(memory: Memory) -> None:
     text = "The trip goes to Lisbon in May with Ana, who books the hotel and the flight on Friday. "
     model = ScriptedModel([lambda call: "" if "consecutive stretches" in call.prompt else text * 2])

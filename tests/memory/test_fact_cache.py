@@ -82,7 +82,8 @@ async def follow(path: str, chosen: list[tuple[str, int, Key, int]], max_facts: 
         for at, (step, who, key, number) in enumerate(chosen):
             for each in (stores[who], in_process):
                 await take_step(each, step, key, number, at)
-            for one in (*stores, in_process):
+            followers: list[Store] = [*stores, in_process]
+            for one in followers:
                 assert (await one.summary(key)).facts == await fresh_facts(path, key)
                 assert await one.facts(key) == await fresh_history(path, key)
     finally:

@@ -46,6 +46,13 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "a merge is stored with the segment that made it necessary",
+        "memory/sqlite/summaries.py",
+        "        _store_segment(connection, conversation_id, head, merged, now)\n",
+        "        pass\n",
+        STORES,
+    ),
+    Mutant(
         "facts that are deleted in this process are not known any more",
         "memory/facts.py",
         "        self._in_force = self._index = None\n        self._rows = {number: row for",

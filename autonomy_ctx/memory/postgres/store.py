@@ -174,8 +174,9 @@ class PostgresStore:
         generation: int,
         fence: int | None,
         facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
-        return await self._write(summaries.commit_segment, key, segment, generation, fence, facts)
+        return await self._write(summaries.commit_segment, key, segment, merged, generation, fence, facts)
 
     async def undo_segment(self, key: Key) -> bool:
         return await self._write(summaries.undo_segment, key)

@@ -99,23 +99,40 @@ async def commit_segment(
     connection: psycopg.AsyncConnection[Any],
     key: Key,
     segment: StoredSegment,
+    merged: StoredSegment | None,
     generation: int,
     fence: int | None,
     facts: Sequence[FactChange] | None,
 ) -> bool:
-    """Store a segment and its facts as current, or change nothing if it no longer fits."""
+    """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
     found = await find_conversation(connection, key, lock=True)
     if found is None or found[1].generation != generation:
         return False
     conversation_id, head = found
     if fence is not None and not await is_leased(connection, conversation_id, fence):
         return False
+    number = await _store_segment(connection, conversation_id, head, segment)
+    if number is None:
+        return False
+    if merged is not None:
+        await _store_segment(connection, conversation_id, head, merged)
+    if facts is not None:
+        dropped = await fact_rows.drop_covered_facts(connection, conversation_id, segment.first, segment.last)
+        await fact_rows.write_facts(connection, conversation_id, facts, segment=number, dropped=dropped)
+    await _increment_revision(connection, conversation_id, new_generation=False)
+    return True
+
+
+async def _store_segment(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, head: Head, segment: StoredSegment
+) -> int | None:
+    """Store a segment as current, and return its number; None if it does not fit."""
     active = await read_active_segments(connection, conversation_id)
     swap = segment_replacement(active, segment, head.position)
     if swap is None:
-        return False
+        return None
     [(now,)] = await (await connection.execute("SELECT autonomy_ctx.now_seconds()")).fetchall()
-    new, *rests = (replace(one, generation=generation) for one in swap.added)
+    new, *rests = (replace(one, generation=head.generation) for one in swap.added)
     number = await insert_segment(connection, conversation_id, replace(new, created=now), None)
     for rest in rests:
         await insert_segment(connection, conversation_id, rest, number)
@@ -124,11 +141,7 @@ async def commit_segment(
             "UPDATE autonomy_ctx.segment SET replaced_by = %s WHERE number = ANY(%s)",
             (number, [one.number for one in swap.removed]),
         )
-    if facts is not None:
-        dropped = await fact_rows.drop_covered_facts(connection, conversation_id, segment.first, segment.last)
-        await fact_rows.write_facts(connection, conversation_id, facts, segment=number, dropped=dropped)
-    await _increment_revision(connection, conversation_id, new_generation=False)
-    return True
+    return number
 
 
 async def undo_segment(connection: psycopg.AsyncConnection[Any], key: Key) -> bool:

@@ -243,12 +243,14 @@ class SqliteStore:
         generation: int,
         fence: int | None,
         facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
     ) -> bool:
         return await self._write(
             lambda transaction: summaries.commit_segment(
                 transaction,
                 key,
                 segment,
+                merged,
                 generation,
                 fence,
                 facts,

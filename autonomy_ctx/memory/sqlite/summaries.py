@@ -70,6 +70,7 @@ def commit_segment(
     transaction: Transaction,
     key: Key,
     segment: StoredSegment,
+    merged: StoredSegment | None,
     generation: int,
     fence: int | None,
     facts: Sequence[FactChange] | None,
@@ -77,7 +78,7 @@ def commit_segment(
     cache: FactCache,
     identity: object,
 ) -> bool:
-    """Store a segment and its facts as current, or change nothing if it no longer fits."""
+    """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None or found[1].generation != generation:
@@ -85,15 +86,11 @@ def commit_segment(
     conversation_id, head = found
     if fence is not None and not is_leased(connection, conversation_id, fence):
         return False
-    swap = segment_replacement(read_active_segments(connection, conversation_id), segment, head.position)
-    if swap is None:
+    number = _store_segment(connection, conversation_id, head, segment, now)
+    if number is None:
         return False
-    new, *rests = (replace(one, generation=generation) for one in swap.added)
-    number = insert_segment(connection, conversation_id, replace(new, created=now), None)
-    for rest in rests:
-        insert_segment(connection, conversation_id, rest, number)
-    for one in swap.removed:
-        connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
+    if merged is not None:
+        _store_segment(connection, conversation_id, head, merged, now)
     known = cache.find(identity, key, conversation_id, head)
     given = (connection, conversation_id)
     dropped = [] if facts is None else fact_rows.drop_covered_facts(*given, segment.first, segment.last)
@@ -103,6 +100,22 @@ def commit_segment(
     _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
+
+
+def _store_segment(
+    connection: sqlite3.Connection, conversation_id: int, head: Head, segment: StoredSegment, now: float
+) -> int | None:
+    """Store a segment as current, and return its number; None if it does not fit."""
+    swap = segment_replacement(read_active_segments(connection, conversation_id), segment, head.position)
+    if swap is None:
+        return None
+    new, *rests = (replace(one, generation=head.generation) for one in swap.added)
+    number = insert_segment(connection, conversation_id, replace(new, created=now), None)
+    for rest in rests:
+        insert_segment(connection, conversation_id, rest, number)
+    for one in swap.removed:
+        connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
+    return number
 
 
 def undo_segment(transaction: Transaction, key: Key) -> bool:
