@@ -30,9 +30,11 @@ class TextCache(Generic[T]):
     def get(self, key: Hashable) -> T | None:
         """The result for a key, if it is there."""
         found = self._results.get(key)
-        if found is None and key in self._older:
-            found = self._older.pop(key)
-            self._put(key, found)
+        if found is None:
+            # In one step: another thread may look for the same.
+            found = self._older.pop(key, None)
+            if found is not None:
+                self._put(key, found)
         return found
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -40,7 +42,11 @@ class TextCache(Generic[T]):
         try:
             return self._results[key]
         except KeyError:
-            made = self._older.pop(key) if key in self._older else make()
+            pass
+        try:
+            made = self._older.pop(key)
+        except KeyError:
+            made = make()
         self._put(key, made)
         return made
 
