@@ -188,9 +188,9 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
 
 def _share_of_unknown_words(fact: Fact, known: Collection[str]) -> float:
     """Which part of the words of a fact is not among those known; a number counts as known."""
+    pause()
     words = _fact_words.get(fact.text)
     if words is None:
-        pause()
         words = _fact_words.get_or_make(fact.text, lambda: tuple(folded_words(fact.text)))
     unknown = [word for word in words if word not in known and not word.isdecimal()]
     return len(unknown) / max(len(words), 1)

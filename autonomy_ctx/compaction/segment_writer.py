@@ -79,8 +79,9 @@ ASKED_SHARE = 0.8
 BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 32, 48
 # The same for the facts that it may change.
 LISTED_PART = 16
-# Characters that are read in no time; more goes to a thread, so that the loop is not held.
+# Characters, and facts, that are read in no time; more goes to a thread, so that the loop is not held.
 INLINE_CHARACTERS = 16_000
+INLINE_FACTS = 100
 # The same for a reply and what it is compared with, which takes longer.
 JUDGED_CHARACTERS = 2_000
 T = TypeVar("T")
@@ -216,7 +217,10 @@ class SegmentWriter:
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
         if self.settings.facts:
-            facts = listed_facts(standing, source, tokens // LISTED_PART, counter)
+            facts = await run_or_offload(
+                len(standing) <= INLINE_FACTS,
+                partial(listed_facts, standing, source, tokens // LISTED_PART, counter),
+            )
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
         known = _last_lines(background, max(tokens // BACKGROUND_PART, MIN_BACKGROUND_TOKENS), counter)
         if schema is not None:

@@ -28,6 +28,7 @@ from autonomy_ctx.compaction.plan import (
 )
 from autonomy_ctx.compaction.segment_writer import (
     INLINE_CHARACTERS,
+    INLINE_FACTS,
     SegmentDraft,
     SegmentWriter,
     UnfitSummary,
@@ -228,7 +229,10 @@ class SummaryJob:
         # A model that has written facts before, but none now, has no changes.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if draft.fact_lines is not None or writes_facts:
-            changes = changes_from_lines(draft.fact_lines or (), entries, state.facts, zone)
+            changes = await run_or_offload(
+                len(state.facts) <= INLINE_FACTS,
+                partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone),
+            )
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
                 return changes
