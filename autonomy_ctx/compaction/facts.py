@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from functools import partial
+from operator import attrgetter
 from typing import TypeAlias
 
 from autonomy_ctx.background import pause
@@ -37,7 +39,7 @@ MIN_OWN_WORDS = 0.5
 ProfileRule: TypeAlias = Callable[[Fact], bool]
 
 # A long conversation has thousands of facts, and each batch of messages is compared with all of them.
-_fact_words: TextCache[tuple[str, ...]] = TextCache(16_384)
+_fact_words: TextCache[tuple[int, tuple[str, ...]]] = TextCache(16_384)
 logger = logging.getLogger("autonomy_ctx.compaction")
 
 
@@ -173,11 +175,11 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = standing_facts(facts)
-    known = folded_words(source)
+    is_known = folded_words(source).__contains__
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}
-    newest_first = sorted(holding, key=lambda fact: -fact.position)
-    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact, known)):
+    newest_first = sorted(holding, key=attrgetter("position"), reverse=True)
+    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, is_known)):
         line = short_fact_line(fact, MAX_LISTED_CHARACTERS)
         left -= counter.count_text(line + "\n")
         if left < 0:
@@ -186,14 +188,17 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     return [lines[fact.id] for fact in holding if fact.id in lines]
 
 
-def _share_of_unknown_words(fact: Fact, known: Collection[str]) -> float:
-    """Which part of the words of a fact is not among those known; a number counts as known."""
+def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float:
+    """Which part of the words of a fact is not known; a number counts as known."""
     pause()
-    words = _fact_words.get(fact.text)
-    if words is None:
-        words = _fact_words.get_or_make(fact.text, lambda: tuple(folded_words(fact.text)))
-    unknown = [word for word in words if word not in known and not word.isdecimal()]
-    return len(unknown) / max(len(words), 1)
+    number, words = _fact_words.get(text) or _fact_words.get_or_make(text, partial(_read_words, text))
+    return (len(words) - sum(map(is_known, words))) / max(number, 1)
+
+
+def _read_words(text: str) -> tuple[int, tuple[str, ...]]:
+    """How many different words a fact has, and those that are no numbers."""
+    words = folded_words(text)
+    return len(words), tuple(word for word in words if not word.isdecimal())
 
 
 def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:

@@ -579,14 +579,15 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     """The texts that hold and of which a sentence says the opposite."""
     told = [_Sentence(text) for text in sentences]
     stems = frozenset().union(*(sentence.stems for sentence in told))
+    whole = "\n".join(sentence.plain for sentence in told)
     denied: list[str] = []
     for text in standing:
         pause()
         rule = _rules.get_or_make(text, partial(_read_rule, text))
         # Hardly any is about what the sentences say: no more is looked at then.
-        if _is_about(stems, rule) and any(
-            _is_about(sentence.stems, rule) and _denies(sentence, rule) for sentence in told
-        ):
+        if not _is_about(stems, rule) or any(name not in whole for name in rule.names):
+            continue
+        if any(_is_about(sentence.stems, rule) and _denies(sentence, rule) for sentence in told):
             denied.append(text)
     return denied
 
