@@ -7,7 +7,7 @@ length of the text, whatever the table holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -26,8 +26,10 @@ _GAP_CHARACTERS = frozenset(
 )
 _SAME_MARKS = {"\uff0c": ",", "\u3001": ",", "\uff1a": ":"}
 
-Value = TypeVar("Value")
-_Row: TypeAlias = tuple[tuple[str, ...], Value]
+Value = TypeVar("Value", bound=Hashable)
+# A phrase by its words, and its value by index. The garbage collector does not follow tuples of strings and
+# numbers, so that a table of thousands of phrases costs it nothing.
+_Row: TypeAlias = tuple[tuple[str, ...], int]
 
 
 class Word(NamedTuple):
@@ -72,16 +74,21 @@ class PhraseTable(Generic[Value]):
         parse_number: Callable[[str], int | None] = lambda word: None,
     ) -> None:
         self._parse_number = parse_number
+        indexes: dict[Value, int] = {}
+        rows: list[_Row] = [
+            (tuple(word.folded for word in split_words(phrase)), indexes.setdefault(value, len(indexes)))
+            for phrase, value in phrases
+        ]
+        # The longest first. Of two equal phrases the one that came first is found: the sort is stable.
+        rows.sort(key=lambda row: -len(row[0]))
         # By the first word, then by the second one, so that a common first word costs nothing.
-        self._rows: dict[str, dict[str, list[_Row[Value]]]] = {}
-        for phrase, value in phrases:
-            words = tuple(word.folded for word in split_words(phrase))
+        self._rows: dict[str, dict[str, tuple[_Row, ...]]] = {}
+        for row in rows:
+            words = row[0]
+            by_second = self._rows.setdefault(words[0], {})
             second = words[1] if len(words) > 1 else ""
-            self._rows.setdefault(words[0], {}).setdefault(second, []).append((words, value))
-        for rows in self._rows.values():
-            for row in rows.values():
-                # Of two equal phrases the one that came first is found: the sort is stable.
-                row.sort(key=lambda one: -len(one[0]))
+            by_second[second] = (*by_second.get(second, ()), row)
+        self._values = tuple(indexes)
         self._has_numbers = NUMBER_SLOT in self._rows
 
     def find(self, text: str, words: Sequence[Word]) -> Iterator[PhraseMatch[Value]]:
@@ -105,10 +112,10 @@ class PhraseTable(Generic[Value]):
             for second in (following, NUMBER_SLOT, "") if following else ("",):
                 if second not in rows:
                     continue
-                for phrase, value in rows[second]:
+                for phrase, index in rows[second]:
                     if best and len(phrase) <= best.last - at + 1:
                         break
-                    if found := self._match_phrase(text, words, at, phrase, value):
+                    if found := self._match_phrase(text, words, at, phrase, index):
                         best = found
                         break
             if best:
@@ -116,7 +123,7 @@ class PhraseTable(Generic[Value]):
         return None
 
     def _match_phrase(
-        self, text: str, words: Sequence[Word], at: int, phrase: tuple[str, ...], value: Value
+        self, text: str, words: Sequence[Word], at: int, phrase: tuple[str, ...], index: int
     ) -> PhraseMatch[Value] | None:
         if at + len(phrase) > len(words):
             return None
@@ -131,7 +138,7 @@ class PhraseTable(Generic[Value]):
                 return None
             if offset and not may_separate(text[words[at + offset - 1].end : word.start]):
                 return None
-        return PhraseMatch(at, at + len(phrase) - 1, value, number)
+        return PhraseMatch(at, at + len(phrase) - 1, self._values[index], number)
 
 
 def may_separate(gap: str) -> bool:

@@ -327,9 +327,10 @@ def _phrase_rows() -> Iterator[tuple[str, _DateMeaning]]:
     for language in _WEEKDAYS:
         for which, around in language.around.items():
             for weekday, names in enumerate(language.days):
+                meaning = _OnWeekday(weekday, which)
                 for name in split_phrases(names):
                     for phrase in split_phrases(around):
-                        yield phrase.replace("%", name), _OnWeekday(weekday, which)
+                        yield phrase.replace("%", name), meaning
 
 
 def _is_meant(text: str, words: Sequence[Word], match: PhraseMatch[_DateMeaning]) -> bool:
