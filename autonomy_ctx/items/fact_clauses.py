@@ -45,6 +45,7 @@ _COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
 MAX_CUTS = 8
 MAX_CACHED_WORDS = 4096
 MAX_CACHED_CLAUSES = 2048
+MAX_CACHED_CUES = 512
 MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
 MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
@@ -76,7 +77,7 @@ class Clause:
     text: str
     words: Words
     cues: frozenset[str]
-    covered: frozenset[int]  # the words of its cues, by index
+    covered: tuple[int, ...]  # the words of its cues, by index
 
     def has(self, *names: str) -> bool:
         """Whether it has one of these cues."""
@@ -181,7 +182,7 @@ def _read_clause(text: str) -> Clause:
     folded = words.folded
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     names: set[str] = set()
-    covered: set[int] = set()
+    covered: list[int] = []
     for match in _cue_table().find(text, words):
         if _is_inside(words.starts[match.first], quoted) or _is_foreign(folded, match):
             continue
@@ -192,10 +193,16 @@ def _read_clause(text: str) -> Clause:
             found.discard("question")
         names |= found
         if found & _COVERING_CUES:
-            covered |= set(range(match.first, match.last + 1))
+            covered += range(match.first, match.last + 1)
     if _is_pair(folded):
         names.add("change")
-    return Clause(text, words, frozenset(names), frozenset(covered))
+    return Clause(text, words, _same_cues(frozenset(names)), tuple(covered))
+
+
+@lru_cache(MAX_CACHED_CUES)
+def _same_cues(cues: frozenset[str]) -> frozenset[str]:
+    """One object for all clauses that have these cues: there are some hundred sets of cues."""
+    return cues
 
 
 def _relates(words: Sequence[str], index: int) -> bool:
@@ -329,7 +336,7 @@ def _verb_stems(word: str) -> tuple[str, ...]:
     return (stem_word(word),)
 
 
-def _content(text: str, words: Words, covered: frozenset[int]) -> frozenset[str]:
+def _content(text: str, words: Words, covered: Sequence[int] = ()) -> frozenset[str]:
     """The words that say what a clause is about, in the form in which they are compared."""
     found: set[str] = set()
     for index, word in enumerate(words.folded):
@@ -394,7 +401,7 @@ def _read_subject(
         for at in cue_table("ATTRIBUTES").find(text, words)
         if start <= at.first < start + len(head)
     ]
-    content = _content(text[named.starts[0] : named.ends[-1]], named, frozenset())
+    content = _content(text[named.starts[0] : named.ends[-1]], named)
     if attributes:
         known = stem_word(fold_text(attributes[-1]))
         return Subject(content | {known}, known)
@@ -480,7 +487,7 @@ def old_value(clause: Clause) -> frozenset[str]:
             text = clause.text[words.starts[first] : words.ends[first + len(named) - 1]]
             # Without places: what stands between two of them does not matter.
             nowhere = (0,) * len(named)
-            if found := _content(text, Words(named, nowhere, nowhere), frozenset()):
+            if found := _content(text, Words(named, nowhere, nowhere)):
                 return found
     return frozenset()
 
