@@ -132,4 +132,4 @@ def normalize(text: str) -> str:
 
 def _fold_words(text: str) -> str:
     words = split_words(BRACKETED_DATE.sub("", text))
-    return " ".join(word.folded for word in words if word.folded not in ",:")
+    return " ".join(word for word in words.folded if word not in ",:")

@@ -122,7 +122,7 @@ class _Weight(NamedTuple):
     kind: Kind
     score: float
     is_rule: bool
-    exact: Sequence[str]
+    exact: tuple[str, ...]
     is_passing: bool = False
     content: frozenset[str] = frozenset()
 
@@ -132,12 +132,18 @@ class _ReadSentence(NamedTuple):
 
     place: int
     text: str
-    weight: _Weight
     alike: int
     shape: object
     reply: Reply
-    words: Sequence[str]
+    words: tuple[str, ...]
     is_image: bool
+    # Its weight, field by field: thousands are kept, and the garbage collector follows each object.
+    kind: Kind
+    score: float
+    is_rule: bool
+    exact: tuple[str, ...]
+    is_passing: bool
+    content: frozenset[str]
 
 
 class _ReadText(NamedTuple):
@@ -257,14 +263,13 @@ def _message_units(
     read = _read_sentences(text, role, who, ends)
     units: list[Quotation] = []
     for one in read.sentences:
-        weight = one.weight
-        score = 0.1 if one.is_image else base + weight.score
+        score = 0.1 if one.is_image else base + one.score
         unit = Quotation(
-            who, one.text, weight.kind, score, group, one.place, role is not ChatRole.TOOL, weight.is_rule
+            who, one.text, one.kind, score, group, one.place, role is not ChatRole.TOOL, one.is_rule
         )
-        unit.alike, unit.shape, unit.exact = one.alike, one.shape, weight.exact
+        unit.alike, unit.shape, unit.exact = one.alike, one.shape, one.exact
         unit.reply, unit.words = one.reply, one.words
-        unit.is_passing, unit.content = weight.is_passing, weight.content
+        unit.is_passing, unit.content = one.is_passing, one.content
         units.append(unit)
     _spread(units)
     if len(text) > 2 * ends:
@@ -276,7 +281,7 @@ def _message_units(
         shown = f"{who} calls {short_name(call.name)}({_show_arguments(call)})"
         # Its result says more.
         unit = Quotation("", shown, kind, base + CALL_WEIGHT, group, read.pieces + 1 + number)
-        unit.exact = identifiers(shown.partition("(")[2])
+        unit.exact = tuple(identifiers(shown.partition("(")[2]))
         units.append(unit)
     if not units:
         units.append(Quotation(who, clean(text) or NO_TEXT_PLACEHOLDER, Kind.OTHER, 0.0, group, 0))
@@ -318,7 +323,7 @@ def _weigh_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadTex
         view = WordView.of(shown)
         weight = _weigh(view, role, who, is_outcome=short or at == last)
         is_image, reply = shown == IMAGE_PLACEHOLDER, _read_reply(view, role)
-        sentences.append(_ReadSentence(at, piece, weight, alike, shape, reply, view.words, is_image))
+        sentences.append(_ReadSentence(at, piece, alike, shape, reply, view.words, is_image, *weight))
     return _ReadText(len(pieces), tuple(sentences))
 
 
@@ -347,7 +352,7 @@ def _says_something(text: str) -> bool:
 def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _Weight:
     """What a sentence says for itself; `is_outcome` when a tool said little else, or this last."""
     text = view.text
-    names = identifiers(text)
+    names = tuple(identifiers(text))
     exact = len(names)
     # Both how many and how dense; below 60 characters a sentence is not denser for being short.
     score = min(exact, 6) / 3 + min(2.0, 40 * exact / max(len(text), 60))
@@ -365,7 +370,7 @@ def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _
     return _Weight(Kind.ACTION if acts else Kind.OTHER, score, False, names)
 
 
-def _weigh_user(view: WordView, score: float, names: Sequence[str], *, is_question: bool) -> _Weight:
+def _weigh_user(view: WordView, score: float, names: tuple[str, ...], *, is_question: bool) -> _Weight:
     if len(view.text) > MAX_READ_SENTENCE:
         return _Weight(Kind.USER, score, _OBLIGATION.matches(view), names)
     clause = read_clause(view.text)
@@ -550,11 +555,8 @@ def _line_units(line: str, group: int, recency: float) -> list[Quotation]:
         ]
     if match["caller"]:
         kind = Kind.OTHER if _only_looks(match["name"]) else Kind.CALL
-        return [
-            Quotation(
-                "", line[2:], kind, CALL_WEIGHT + recency, group, 0, exact=identifiers(line.partition("(")[2])
-            )
-        ]
+        names = tuple(identifiers(line.partition("(")[2]))
+        return [Quotation("", line[2:], kind, CALL_WEIGHT + recency, group, 0, exact=names)]
     label, text = match["label"], line[match.end() :]
     role = ChatRole(label.split()[0].lower())
     if role is not ChatRole.TOOL:

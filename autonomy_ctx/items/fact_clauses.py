@@ -13,7 +13,7 @@ from itertools import pairwise
 from autonomy_ctx.items import fact_cues, fact_words
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.items.identifiers import identifiers
-from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
+from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
 from autonomy_ctx.items.relative_dates import MONTH_WORDS
 from autonomy_ctx.items.terms import fold_text, is_unspaced, lazy_pattern, stop_words
 from autonomy_ctx.items.text_cache import TextCache
@@ -45,6 +45,7 @@ _COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
 MAX_CUTS = 8
 MAX_CACHED_WORDS = 4096
 MAX_CACHED_CLAUSES = 2048
+MAX_CACHED_CUES = 512
 MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
 MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
@@ -74,9 +75,9 @@ class Clause:
     """A clause with its words, its cues and, if it gives something a value, what that is."""
 
     text: str
-    words: tuple[Word, ...]
+    words: Words
     cues: frozenset[str]
-    covered: frozenset[int]  # the words of its cues, by index
+    covered: tuple[int, ...]  # the words of its cues, by index
 
     def has(self, *names: str) -> bool:
         """Whether it has one of these cues."""
@@ -95,12 +96,12 @@ class Clause:
     @cached_property
     def verbs(self) -> frozenset[str]:
         """Its words as verbs, in the form in which they are compared with those in the past."""
-        return frozenset(stem for word in self.words for stem in _verb_stems(word.folded))
+        return frozenset(stem for word in self.words.folded for stem in _verb_stems(word))
 
     @cached_property
     def past_verbs(self) -> frozenset[str]:
         """The verbs that it has in the past: "booked" reports what "book" leaves open."""
-        return frozenset(stem for word in self.words for stem in _past_stems(word.folded))
+        return frozenset(stem for word in self.words.folded for stem in _past_stems(word))
 
     @cached_property
     def quantities(self) -> frozenset[str]:
@@ -177,61 +178,67 @@ def read_clause(text: str) -> Clause:
 
 
 def _read_clause(text: str) -> Clause:
-    words = tuple(split_words(text))
+    words = split_words(text)
+    folded = words.folded
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     names: set[str] = set()
-    covered: set[int] = set()
+    covered: list[int] = []
     for match in _cue_table().find(text, words):
-        if _is_inside(words[match.first].start, quoted) or _is_foreign(words, match):
+        if _is_inside(words.starts[match.first], quoted) or _is_foreign(folded, match):
             continue
-        found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(words, match.first)}
-        if found & {"rule", "preference"} and match.last + 1 < len(words) and _tells(words, match):
+        found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(folded, match.first)}
+        if found & {"rule", "preference"} and match.last + 1 < len(folded) and _tells(folded, match):
             found -= {"rule", "preference"}
-        if match.first > MAX_OPENING_WORDS or _relates(words, match.first):
+        if match.first > MAX_OPENING_WORDS or _relates(folded, match.first):
             found.discard("question")
         names |= found
         if found & _COVERING_CUES:
-            covered |= set(range(match.first, match.last + 1))
-    if _is_pair(words):
+            covered += range(match.first, match.last + 1)
+    if _is_pair(folded):
         names.add("change")
-    return Clause(text, words, frozenset(names), frozenset(covered))
+    return Clause(text, words, _same_cues(frozenset(names)), tuple(covered))
 
 
-def _relates(words: Sequence[Word], index: int) -> bool:
+@lru_cache(MAX_CACHED_CUES)
+def _same_cues(cues: frozenset[str]) -> frozenset[str]:
+    """One object for all clauses that have these cues: there are some hundred sets of cues."""
+    return cues
+
+
+def _relates(words: Sequence[str], index: int) -> bool:
     """Whether a question word continues a sentence: "the one, which is blue"."""
-    return index > 2 and words[index - 1].folded == "," and words[index].folded in word_set("RELATIVE_WORDS")
+    return index > 2 and words[index - 1] == "," and words[index] in word_set("RELATIVE_WORDS")
 
 
 def _is_inside(start: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(first <= start < last for first, last in spans)
 
 
-def _is_foreign(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> bool:
+def _is_foreign(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bool:
     """Whether a cue of one word is a word of another language here."""
     if match.first != match.last:
         return False
-    if words[match.first].folded == "no" and match.first and words[match.first - 1].folded != ":":
+    if words[match.first] == "no" and match.first and words[match.first - 1] != ":":
         # An answer or a part of a sentence: "I asked, no approval needed".
         return True
-    companions = fact_words.COMPANIONS.get(words[match.first].folded)
-    return companions is not None and not any(word.folded in companions.split() for word in words)
+    companions = fact_words.COMPANIONS.get(words[match.first])
+    return companions is not None and not any(word in companions.split() for word in words)
 
 
-def _tells(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> bool:
+def _tells(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bool:
     """Whether "never" or "always" tells what happens: "it never worked", "I always forget"."""
-    following = words[match.last + 1].folded
-    if words[match.last].folded not in ("never", "always"):
+    following = words[match.last + 1]
+    if words[match.last] not in ("never", "always"):
         return False
-    if words[match.first].folded == "i" or (match.first and words[match.first - 1].folded == "i"):
+    if words[match.first] == "i" or (match.first and words[match.first - 1] == "i"):
         return following not in word_set("CHOICE_VERBS")
     return len(following) > 4 and following.endswith("ed") and not following.endswith("eed")
 
 
-def _is_pair(words: Sequence[Word]) -> bool:
+def _is_pair(words: Sequence[str]) -> bool:
     """Whether a clause says "not this but that"."""
-    folded = [word.folded for word in words]
     return any(
-        first in folded and second in folded[folded.index(first) + 2 : folded.index(first) + 8]
+        first in words and second in words[words.index(first) + 2 : words.index(first) + 8]
         for first, second in _pairs()
     )
 
@@ -241,10 +248,10 @@ def _pairs() -> tuple[tuple[str, str], ...]:
     return tuple((fold_text(first), fold_text(second)) for first, second in fact_words.CORRECTING_PAIRS)
 
 
-def _begins_clause(words: Sequence[Word], index: int) -> bool:
+def _begins_clause(words: Sequence[str], index: int) -> bool:
     if index == 0:
         return True
-    before = words[index - 1].folded
+    before = words[index - 1]
     return before in ",:" or before in word_set("CLAUSE_JOINTS")
 
 
@@ -253,9 +260,9 @@ def split_clauses(clause: Clause) -> list[Clause]:
     if clause.has("condition", "hypothetical") or not (clause.cues & _OWN_CUES or clause.subject):
         return [clause]
     cuts = [
-        (word.start, clause.words[index + 1].start)
-        for index, word in enumerate(clause.words[:-1])
-        if word.folded in (",", "and", "but", "und", "aber", "et", "mais", "y", "pero", "e", "mas")
+        (start, following)
+        for word, (start, following) in zip(clause.words.folded, pairwise(clause.words.starts), strict=False)
+        if word in (",", "and", "but", "und", "aber", "et", "mais", "y", "pero", "e", "mas")
     ]
     made: list[Clause] = []
     start = 0
@@ -329,52 +336,52 @@ def _verb_stems(word: str) -> tuple[str, ...]:
     return (stem_word(word),)
 
 
-def _content(text: str, words: Sequence[Word], covered: frozenset[int]) -> frozenset[str]:
+def _content(text: str, words: Words, covered: Sequence[int] = ()) -> frozenset[str]:
     """The words that say what a clause is about, in the form in which they are compared."""
     found: set[str] = set()
-    for index, word in enumerate(words):
-        if index in covered or word.folded in _ignored_words() or word.folded in ",:#":
+    for index, word in enumerate(words.folded):
+        if index in covered or word in _ignored_words() or word in ",:#":
             continue
-        if is_unspaced(word.folded):
-            following = words[index + 1] if index + 1 < len(words) else None
-            if following and following.start == word.end and is_unspaced(following.folded):
-                pair = word.folded + following.folded
+        if is_unspaced(word):
+            following = index + 1
+            is_next = following < len(words) and words.starts[following] == words.ends[index]
+            if is_next and is_unspaced(words.folded[following]):
+                pair = word + words.folded[following]
                 found |= set() if _HIRAGANA.search(pair) else {pair}
-        elif not word.folded.isdigit() and len(word.folded) > 1:
-            found.add(stem_word(word.folded))
+        elif not word.isdigit() and len(word) > 1:
+            found.add(stem_word(word))
     return frozenset(found) | {_plain_number(number) for number in find_numbers(text)}
 
 
-def _subject(text: str, words: Sequence[Word]) -> Subject | None:
+def _subject(text: str, words: Words) -> Subject | None:
     """What the clause gives a value to: "the port is 8081", "set the timeout to 45 seconds"."""
+    folded = words.folded
     for match in cue_table("COPULAS").find(text, words):
-        start = max((at + 1 for at in range(match.first) if _divides(words[at])), default=0)
+        start = max((at + 1 for at in range(match.first) if _divides(folded[at])), default=0)
         if found := _read_subject(text, words, start, match.first, match.last + 1):
             return found
         break
     for match in cue_table("SETTERS").find(text, words):
-        if not _begins_clause(words, match.first) and match.first > 2:
+        if not _begins_clause(folded, match.first) and match.first > 2:
             continue
-        ends = [
-            at for at in range(match.last + 1, len(words)) if words[at].folded in word_set("SETTER_JOINTS")
-        ]
+        ends = [at for at in range(match.last + 1, len(folded)) if folded[at] in word_set("SETTER_JOINTS")]
         if ends:
             return _read_subject(text, words, match.last + 1, ends[0], ends[0] + 1, is_set=True)
     for match in cue_table("ATTRIBUTES").find(text, words):
         # "Customer number 4471-882": the value follows at once.
         if match.last + 1 < len(words) and _starts_with_code(text, words, match.last + 1):
             start = match.first
-            while start and not _divides(words[start - 1]):
+            while start and not _divides(folded[start - 1]):
                 start -= 1
             if match.last - start < 4:
                 return _read_subject(text, words, start, match.last + 1, match.last + 1)
-    colon = next((at for at, word in enumerate(words[:5]) if word.folded == ":"), None)
+    colon = next((at for at, word in enumerate(folded[:5]) if word == ":"), None)
     return _read_subject(text, words, 0, colon, colon + 1, is_label=True) if colon else None
 
 
 def _read_subject(
     text: str,
-    words: Sequence[Word],
+    words: Words,
     start: int,
     end: int,
     value: int,
@@ -382,85 +389,84 @@ def _read_subject(
     is_set: bool = False,
     is_label: bool = False,
 ) -> Subject | None:
-    named = words[start:end]
-    most = MAX_SUBJECT_WORDS * (3 if named and is_unspaced(named[0].folded) else 1)
-    if not 0 < len(named) <= most or value >= len(words) or not has_value(text, words[value:]):
+    named = words.part(start, end)
+    most = MAX_SUBJECT_WORDS * (3 if named and is_unspaced(named.folded[0]) else 1)
+    if not 0 < len(named) <= most or value >= len(words) or not has_value(text, words, value):
         return None
-    if any(word.folded in word_set("PRONOUNS") for word in named):
+    if any(word in word_set("PRONOUNS") for word in named.folded):
         return None
-    head = _head(named)
+    head = _head(named.folded)
     attributes = [
-        text[words[at.first].start : words[at.last].end]
+        text[words.starts[at.first] : words.ends[at.last]]
         for at in cue_table("ATTRIBUTES").find(text, words)
         if start <= at.first < start + len(head)
     ]
-    content = _content(text[named[0].start : named[-1].end], named, frozenset())
+    content = _content(text[named.starts[0] : named.ends[-1]], named)
     if attributes:
         known = stem_word(fold_text(attributes[-1]))
         return Subject(content | {known}, known)
     if is_label or not content:
         return None
-    return Subject(content, "") if _is_read_subject(text, words, named, value, is_set) and content else None
+    is_read = _is_read_subject(text, words, named.folded, value, is_set)
+    return Subject(content, "") if is_read and content else None
 
 
-def _starts_with_code(text: str, words: Sequence[Word], at: int) -> bool:
+def _starts_with_code(text: str, words: Words, at: int) -> bool:
     """Whether a number or code follows at once and ends the clause: "Room 3 costs" gives nothing a value."""
-    if not text[words[at - 1].end : words[at].start].isspace():
+    start = words.starts[at]
+    if not text[words.ends[at - 1] : start].isspace():
         return False
-    following = text[words[at].start : words[at].start + MAX_VALUE_CHARACTERS].split(" ")
+    following = text[start : start + MAX_VALUE_CHARACTERS].split(" ")
     code = following[0].rstrip(".,;")
     if len(following) > 1 and code == following[0]:
         return False
     return bool(find_codes(code)) or sum(character.isdigit() for character in code) > 2
 
 
-def _head(named: Sequence[Word]) -> Sequence[Word]:
+def _head(named: Sequence[str]) -> Sequence[str]:
     """A subject without what follows a preposition: "budget" of "budget for the trip"."""
-    ends = (at for at, word in enumerate(named) if at and word.folded in word_set("SUBJECT_PREPOSITIONS"))
+    ends = (at for at, word in enumerate(named) if at and word in word_set("SUBJECT_PREPOSITIONS"))
     return named[: next(ends, len(named))]
 
 
-def _is_read_subject(
-    text: str, words: Sequence[Word], named: Sequence[Word], value: int, is_set: bool
-) -> bool:
+def _is_read_subject(text: str, words: Words, named: Sequence[str], value: int, is_set: bool) -> bool:
     """Whether an unknown attribute has a value: it is the speaker's own, or the value is a code."""
-    determiner = named[0].folded
-    following = text[words[value].start : words[value].start + MAX_VALUE_CHARACTERS]
+    folded, determiner = words.folded, named[0]
+    following = text[words.starts[value] : words.starts[value] + MAX_VALUE_CHARACTERS]
     if determiner in word_set("OWN_POSSESSIVES") or (is_set and determiner in word_set("POSSESSIVES")):
         return any(character.isdigit() for character in following)
     if find_codes(following.partition(",")[0]):
         return True
-    if determiner in word_set("POSSESSIVES") and _has_date(words[value : value + MAX_VALUE_WORDS]):
+    if determiner in word_set("POSSESSIVES") and _has_date(folded[value : value + MAX_VALUE_WORDS]):
         return True
-    is_long_name = sum(word.folded not in word_set("POSSESSIVES") for word in _head(named)) > 2
-    if words[value].folded in word_set("APPROXIMATIONS"):
-        is_long_name, value = True, min(value + 1, len(words) - 1)
-    return is_long_name and words[value].folded[0].isdigit()
+    is_long_name = sum(word not in word_set("POSSESSIVES") for word in _head(named)) > 2
+    if folded[value] in word_set("APPROXIMATIONS"):
+        is_long_name, value = True, min(value + 1, len(folded) - 1)
+    return is_long_name and folded[value][0].isdigit()
 
 
-def _has_date(words: Sequence[Word]) -> bool:
+def _has_date(words: Sequence[str]) -> bool:
     return any(
-        (one.folded in MONTH_WORDS and other.folded[0].isdigit())
-        or (other.folded in MONTH_WORDS and one.folded[0].isdigit())
+        (one in MONTH_WORDS and other[0].isdigit()) or (other in MONTH_WORDS and one[0].isdigit())
         for one, other in pairwise(words)
     )
 
 
-def _divides(word: Word) -> bool:
-    return (
-        word.folded in ",:" or word.folded in word_set("CLAUSE_JOINTS") or word.folded in ("because", "that")
-    )
+def _divides(word: str) -> bool:
+    return word in ",:" or word in word_set("CLAUSE_JOINTS") or word in ("because", "that")
 
 
-def has_value(text: str, words: Sequence[Word]) -> bool:
-    """Whether words hold a figure or a name; in scripts without capitals any word may be one."""
-    for word in words[:MAX_VALUE_WORDS]:
-        said = text[word.start : word.end]
+def has_value(text: str, words: Words, first: int = 0) -> bool:
+    """Whether words from one on hold a figure or a name; in scripts without capitals any word may be one."""
+    for at in range(first, min(first + MAX_VALUE_WORDS, len(words))):
+        said = text[words.starts[at] : words.ends[at]]
         if any(character.isdigit() for character in said) or said[0].isupper() or is_unspaced(said):
             return True
         if said[0].isalpha() and not said[0].islower() and not said[0].isupper():
             return True
-    return bool(words) and bool(identifiers(text[words[0].start : words[0].start + MAX_FACT_CHARACTERS]))
+    if first >= len(words):
+        return False
+    return bool(identifiers(text[words.starts[first] : words.starts[first] + MAX_FACT_CHARACTERS]))
 
 
 def is_same_subject(one: Subject, other: Subject) -> bool:
@@ -471,20 +477,17 @@ def is_same_subject(one: Subject, other: Subject) -> bool:
 
 def old_value(clause: Clause) -> frozenset[str]:
     """The words for the value that a correction names as the old one."""
-    for match in cue_table("OLD_VALUE_CUES").find(clause.text, clause.words):
-        named: list[Word] = []
-        for word in clause.words[match.last + 1 : match.last + 7]:
-            if word.folded in word_set("CLAUSE_JOINTS") | word_set("SETTER_JOINTS") | {
-                ",",
-                "sondern",
-                "sino",
-                "use",
-            }:
-                break
-            named.append(word)
+    words = clause.words
+    for match in cue_table("OLD_VALUE_CUES").find(clause.text, words):
+        first = match.last + 1
+        named = words.folded[first : first + 6]
+        ends = word_set("CLAUSE_JOINTS") | word_set("SETTER_JOINTS") | {",", "sondern", "sino", "use"}
+        named = named[: next((at for at, word in enumerate(named) if word in ends), len(named))]
         if named:
-            text = clause.text[named[0].start : named[-1].end]
-            if found := _content(text, [Word(word.folded, 0, 0) for word in named], frozenset()):
+            text = clause.text[words.starts[first] : words.ends[first + len(named) - 1]]
+            # Without places: what stands between two of them does not matter.
+            nowhere = (0,) * len(named)
+            if found := _content(text, Words(named, nowhere, nowhere)):
                 return found
     return frozenset()
 
@@ -508,38 +511,35 @@ def _plain_number(number: str) -> str:
     return number.replace(",", "").replace(".", "")
 
 
-def _quantities(text: str, words: Sequence[Word]) -> frozenset[str]:
+def _quantities(text: str, words: Words) -> frozenset[str]:
+    folded, starts = words.folded, words.starts
     found: set[str] = set()
     if "@" in text:
         found.add("mail")
     if _COLOUR.search(text):
         found.add("colour")
     ends = {match.end(): match.start() for match in _NUMBER.finditer(text)}
-    for index, word in enumerate(words):
-        is_word = word.folded in word_set("NUMBER_WORDS")
-        if not is_word and word.end not in ends:
+    for index, (word, start, end) in enumerate(zip(folded, starts, words.ends, strict=True)):
+        is_word = word in word_set("NUMBER_WORDS")
+        if not is_word and end not in ends:
             continue
         first = (
-            index
-            if is_word
-            else next((at for at in range(index, -1, -1) if words[at].start <= ends[word.end]), index)
+            index if is_word else next((at for at in range(index, -1, -1) if starts[at] <= ends[end]), index)
         )
-        after = words[index + 1] if index + 1 < len(words) else None
-        before = words[first - 1] if first else None
+        after = folded[index + 1] if index + 1 < len(folded) else ""
+        before = folded[first - 1] if first else ""
         # "12 May", "May 12", "12 de mayo", "the 12th of May".
-        later = words[index + 2] if index + 2 < len(words) else None
-        is_month = any(one and one.folded in MONTH_WORDS for one in (before, after))
-        is_month = is_month or bool(
-            after and later and after.folded in ("de", "of") and later.folded in MONTH_WORDS
-        )
-        if is_month or text.startswith("\u6708", word.end):
+        later = folded[index + 2] if index + 2 < len(folded) else ""
+        is_month = before in MONTH_WORDS or after in MONTH_WORDS
+        is_month = is_month or (after in ("de", "of") and later in MONTH_WORDS)
+        if is_month or text.startswith("\u6708", end):
             found.add("date")
-        elif (after and after.folded in ("am", "pm", "uhr")) or text[word.start - 1 : word.start] == ":":
+        elif after in ("am", "pm", "uhr") or text[start - 1 : start] == ":":
             found.add("time")
-        elif after and after.folded.isalpha() and text[word.end : after.start].strip(" -") == "":
-            found.add(stem_word(after.folded))
-        if before and before.folded.isalpha() and not is_word:
-            found.add("=" + stem_word(before.folded))
+        elif after.isalpha() and text[end : starts[index + 1]].strip(" -") == "":
+            found.add(stem_word(after))
+        if before.isalpha() and not is_word:
+            found.add("=" + stem_word(before))
     return frozenset(found)
 
 
@@ -577,13 +577,13 @@ def _month_stems() -> frozenset[str]:
 
 def is_numbered(clause: Clause) -> bool:
     """Whether a clause is about one of many things: "Room 1 costs 61 euros"."""
-    words = clause.words
-    return len(words) > 1 and words[1].folded.isdigit() and len(clause.numbers) > 1
+    words = clause.words.folded
+    return len(words) > 1 and words[1].isdigit() and len(clause.numbers) > 1
 
 
 def _label(clause: Clause) -> str:
     """The number that names a thing of many: "1" of "Room 1 costs 61"; empty if there is none."""
-    return clause.words[1].folded if is_numbered(clause) else ""
+    return clause.words.folded[1] if is_numbered(clause) else ""
 
 
 @cache
@@ -611,22 +611,22 @@ def _reported_attributes() -> frozenset[str]:
 
 def assigns_purpose(clause: Clause) -> bool:
     """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
-    return clause.has("change") or any(word.folded in word_set("PURPOSES") for word in clause.words[2:])
+    return clause.has("change") or any(word in word_set("PURPOSES") for word in clause.words.folded[2:])
 
 
 def says_now(clause: Clause) -> bool:
     """Whether an assistant says in a few words what a figure is now."""
-    is_now = any(word.folded in word_set("NOW_WORDS") for word in clause.words)
+    is_now = any(word in word_set("NOW_WORDS") for word in clause.words.folded)
     return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(clause.quantities)
 
 
 def is_about_all(clause: Clause) -> bool:
     """Whether a clause is about every case or none: "plan nothing for which the dog has to stay alone"."""
-    return any(word.folded in word_set("RULING_WORDS") for word in clause.words)
+    return any(word in word_set("RULING_WORDS") for word in clause.words.folded)
 
 
 def is_own(clause: Clause) -> bool:
-    return any(word.folded in word_set("FIRST_PERSON") for word in clause.words[:4])
+    return any(word in word_set("FIRST_PERSON") for word in clause.words.folded[:4])
 
 
 def number_shape(number: str) -> str:

@@ -51,11 +51,11 @@ def completion(clause: Clause, item: Clause) -> float:
 
 def _first_part(clause: Clause) -> frozenset[str]:
     """What is reported before the first comma or "and"; nothing for a clause of one part."""
-    ends = (at for at, word in enumerate(clause.words) if word.folded in _PART_ENDS)
+    ends = (at for at, word in enumerate(clause.words.folded) if word in _PART_ENDS)
     end = next(ends, None)
     if end is None or end > MAX_REPORT_WORDS:
         return frozenset()
-    stems = {stem_word(word.folded) for word in clause.words[:end]}
+    stems = set(map(stem_word, clause.words.folded[:end]))
     return frozenset(stems & clause.content) - done_stems() - clause.past_verbs
 
 
@@ -71,4 +71,4 @@ def is_bare_report(clause: Clause) -> bool:
 def done_stems() -> frozenset[str]:
     """The words in which something is called done."""
     words = split_words(fact_cues.FACT_CUES["done"])
-    return frozenset(stem_word(word.folded) for word in words) - word_set("POSSESSIVES")
+    return frozenset(map(stem_word, words.folded)) - word_set("POSSESSIVES")

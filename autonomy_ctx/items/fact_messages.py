@@ -71,7 +71,7 @@ def join_subject(sentence: Sentence, before: Sentence | None, whole: str) -> Sen
     clause = read_clause(sentence.text)
     if not clause.words or clause.has("question"):
         return sentence
-    first = clause.words[0].folded
+    first = clause.words.folded[0]
     is_bare = first in word_set("BARE_VERBS") or (
         clause.has(*_JOINED_CUES)
         and (len(clause.content) < MIN_OWN_WORDS or first.partition("'")[0] in word_set("POINTING_WORDS"))
@@ -123,7 +123,7 @@ def _heading_table(kind: str) -> PhraseTable[str]:
 
 def chosen_option(clause: Clause, asked: Message) -> str | None:
     """The line of the option that an answer names: "B please", "go with option 2"."""
-    label = _option_label([word.folded for word in clause.words])
+    label = _option_label(clause.words.folded)
     if label is None:
         return None
     for line in content_text(asked.content)[:MAX_MESSAGE_CHARACTERS].splitlines():

@@ -244,7 +244,7 @@ class _Finder:
         if not 0 < len(clause.words) <= MAX_ACKNOWLEDGEMENT_WORDS or self._is_source(said_at):
             return
         # "Room it is", but not "here it is".
-        is_named = clause.words[0].folded not in ("here", "there")
+        is_named = clause.words.folded[0] not in ("here", "there")
         is_noted = clause.has("ack note") or (is_named and sentences[0].text.rstrip(".! ").endswith(" it is"))
         if not is_noted and not clause.has("ack open", "ack figure"):
             return
@@ -256,7 +256,7 @@ class _Finder:
                 continue
             if len(stated.words) < 3 or not stated.content or is_numbered(stated):
                 continue
-            is_polite = any(word.folded in word_set("POLITE_WORDS") for word in stated.words)
+            is_polite = any(word in word_set("POLITE_WORDS") for word in stated.words.folded)
             if clause.has("ack open") or (stated.has("duty") and is_own(stated)):
                 self._add(said_at, said, "open", stated)
             elif stated.quantities or stated.codes:
@@ -360,7 +360,7 @@ class _Finder:
         if clause.has("goal", "wish") and self._may_be_goal(position, clause):
             return "goal"
         if clause.subject or (
-            clause.has("value") and has_value(clause.text, clause.words[1:]) and not is_numbered(clause)
+            clause.has("value") and has_value(clause.text, clause.words, 1) and not is_numbered(clause)
         ):
             return "value"
         if clause.has("change") and old_value(clause) and clause.numbers:
@@ -434,8 +434,8 @@ class _Finder:
             if known.has_code == names_thing and (others := known.numbers):
                 if is_moment == moments.isdisjoint(known.clause.quantities):
                     continue
-                units = word_set("UNITS") & {word.folded for word in clause.words}
-                alike = 2 * bool(units & {word.folded for word in known.clause.words})
+                units = word_set("UNITS").intersection(clause.words.folded)
+                alike = 2 * (not units.isdisjoint(known.clause.words.folded))
                 alike += any(number_shape(one) == number_shape(other) for one in numbers for other in others)
                 alike += len(set(numbers) & set(others))
                 alike += any(abs(len(one) - len(other)) <= 1 for one in numbers for other in others)
@@ -594,9 +594,9 @@ def _quote(clause: Clause, kind: FactKind, said_at: datetime) -> str | None:
     at = 0
     while at < len(words) and (lead := _lead_table().match(text, words, at)):
         at = lead.last + 1
-        while at < len(words) and words[at].folded in (",", ":"):
+        while at < len(words) and words.folded[at] in (",", ":"):
             at += 1
-    start = words[at].start if at < len(words) else 0
+    start = words.starts[at] if at < len(words) else 0
     quoted = _strip_end(text[start:])
     # A quotation mark or a bracket before the first word belongs to it.
     if start and text[start - 1] in "\"'([{\u201c\u00ab#@$\u20ac\u00a3":

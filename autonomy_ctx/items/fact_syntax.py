@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from autonomy_ctx.items.fact_clauses import Clause, is_past_form, word_set
-from autonomy_ctx.items.phrases import Word
 
 MAX_NEGATED_WORDS = 4  # between a negation and the verb that it denies
 MAX_UNIVERSAL_WORDS = 12
@@ -22,19 +21,20 @@ def plans(clause: Clause) -> bool:
     if clause.has(*_NOT_PLANS):
         return False
     future, feelings = word_set("FUTURE_WORDS"), word_set("FEELING_VERBS")
-    for word, following in pairwise(clause.words):
-        if word.folded in future and following.folded not in feelings:
+    words = clause.words.folded
+    for word, following in pairwise(words):
+        if word in future and following not in feelings:
             return True
-    return any(_is_plural_verb(clause.words, at) for at in range(len(clause.words)))
+    return any(_is_plural_verb(words, at) for at in range(len(words)))
 
 
-def _is_plural_verb(words: Sequence[Word], at: int) -> bool:
+def _is_plural_verb(words: Sequence[str], at: int) -> bool:
     """Whether a verb in the first person plural stands here."""
-    word = words[at].folded
+    word = words[at]
     if word in word_set("STATE_VERBS"):
         return False
-    before = words[at - 1].folded if at else ""
-    after = words[at + 1].folded if at + 1 < len(words) else ""
+    before = words[at - 1] if at else ""
+    after = words[at + 1] if at + 1 < len(words) else ""
     if before == "we":
         return word.isalpha() and not is_past_form(word) and len(word) > 2
     if "wir" in (before, after):
@@ -48,23 +48,19 @@ def _is_plural_verb(words: Sequence[Word], at: int) -> bool:
 
 def is_undone(clause: Clause) -> bool:
     """Whether something has not been done: "I haven't booked the flights", "on n'a pas d\u00e9cid\u00e9"."""
-    words = clause.words
+    words = clause.words.folded
     negations = word_set("PERFECT_NEGATIONS")
     for at, word in enumerate(words):
-        if word.folded in negations:
+        if word in negations:
             near = words[at + 1 : at + 1 + MAX_NEGATED_WORDS]
-            if any(is_past_form(one.folded) for one in near):
+            if any(map(is_past_form, near)):
                 return True
-    folded = {word.folded for word in words}
-    is_awaited = (
-        bool(folded & {"noch", "yet", "encore", "todavia", "aun", "ainda"}) or {"so", "far"} <= folded
-    )
-    if is_awaited and folded & word_set("NEGATIONS"):
+    said = set(words)
+    is_awaited = bool(said & {"noch", "yet", "encore", "todavia", "aun", "ainda"}) or {"so", "far"} <= said
+    if is_awaited and said & word_set("NEGATIONS"):
         return True
-    is_needed = any(
-        one.folded in ("needs", "need") and other.folded.endswith("ing") for one, other in pairwise(words)
-    )
-    return is_needed or {"\u0644\u0645", "\u0628\u0639\u062f"} <= folded
+    is_needed = any(one in ("needs", "need") and other.endswith("ing") for one, other in pairwise(words))
+    return is_needed or {"\u0644\u0645", "\u0628\u0639\u062f"} <= said
 
 
 def is_universal(clause: Clause) -> bool:
@@ -73,7 +69,7 @@ def is_universal(clause: Clause) -> bool:
         return False
     if len(clause.content) < 2:
         return False
-    words = [word.folded for word in clause.words]
+    words = clause.words.folded
     if any(is_past_form(word) for word in words):
         return False
     universal = word_set("UNIVERSALS")

@@ -7,9 +7,9 @@ length of the text, whatever the table holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, lazy_pattern
 
@@ -26,16 +26,29 @@ _GAP_CHARACTERS = frozenset(
 )
 _SAME_MARKS = {"\uff0c": ",", "\u3001": ",", "\uff1a": ":"}
 
-Value = TypeVar("Value")
-_Row: TypeAlias = tuple[tuple[str, ...], Value]
+Value = TypeVar("Value", bound=Hashable)
+# A phrase by its words, and its value by index. The garbage collector does not follow tuples of strings and
+# numbers, so that a table of thousands of phrases costs it nothing.
+_Row: TypeAlias = tuple[tuple[str, ...], int]
 
 
-class Word(NamedTuple):
-    """A word in the form in which it is compared, and where it stands in its text."""
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a text in the form in which they are compared, and where each stands in it.
 
-    folded: str
-    start: int
-    end: int
+    One object for all of them: thousands of texts are kept, and the garbage collector follows each object.
+    """
+
+    folded: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.folded)
+
+    def part(self, first: int, end: int) -> Words:
+        """Those from one index up to another."""
+        return Words(self.folded[first:end], self.starts[first:end], self.ends[first:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +61,16 @@ class PhraseMatch(Generic[Value]):
     number: int | None = None
 
 
-def split_words(text: str) -> list[Word]:
+def split_words(text: str) -> Words:
     """The words of a text, in order."""
-    if text.isascii():
-        # Folding keeps the length of such a text, so all words are folded at once.
-        text = text.lower()
-        return [Word(match[0], match.start(), match.end()) for match in _WORD_PATTERN.finditer(text)]
-    return [Word(_fold_word(match[0]), match.start(), match.end()) for match in _WORD_PATTERN.finditer(text)]
+    # Folding keeps the length of an ASCII text, so all its words are folded at once.
+    is_ascii = text.isascii()
+    found = list(_WORD_PATTERN.finditer(text.lower() if is_ascii else text))
+    return Words(
+        tuple([match[0] if is_ascii else _fold_word(match[0]) for match in found]),
+        tuple([match.start() for match in found]),
+        tuple([match.end() for match in found]),
+    )
 
 
 def split_phrases(table: str) -> list[str]:
@@ -72,32 +88,37 @@ class PhraseTable(Generic[Value]):
         parse_number: Callable[[str], int | None] = lambda word: None,
     ) -> None:
         self._parse_number = parse_number
+        indexes: dict[Value, int] = {}
+        rows: list[_Row] = [
+            (split_words(phrase).folded, indexes.setdefault(value, len(indexes))) for phrase, value in phrases
+        ]
+        # The longest first. Of two equal phrases the one that came first is found: the sort is stable.
+        rows.sort(key=lambda row: -len(row[0]))
         # By the first word, then by the second one, so that a common first word costs nothing.
-        self._rows: dict[str, dict[str, list[_Row[Value]]]] = {}
-        for phrase, value in phrases:
-            words = tuple(word.folded for word in split_words(phrase))
+        self._rows: dict[str, dict[str, tuple[_Row, ...]]] = {}
+        for row in rows:
+            words = row[0]
+            by_second = self._rows.setdefault(words[0], {})
             second = words[1] if len(words) > 1 else ""
-            self._rows.setdefault(words[0], {}).setdefault(second, []).append((words, value))
-        for rows in self._rows.values():
-            for row in rows.values():
-                # Of two equal phrases the one that came first is found: the sort is stable.
-                row.sort(key=lambda one: -len(one[0]))
+            by_second[second] = (*by_second.get(second, ()), row)
+        self._values = tuple(indexes)
         self._has_numbers = NUMBER_SLOT in self._rows
 
-    def find(self, text: str, words: Sequence[Word]) -> Iterator[PhraseMatch[Value]]:
+    def find(self, text: str, words: Words) -> Iterator[PhraseMatch[Value]]:
         """The phrases in a text, in order, none inside another."""
         rows, after = self._rows, 0
-        for at, word in enumerate(words):
-            if at < after or not (word.folded in rows or self._has_numbers):
+        for at, word in enumerate(words.folded):
+            if at < after or not (word in rows or self._has_numbers):
                 continue
             if found := self.match(text, words, at):
                 yield found
                 after = found.last + 1
 
-    def match(self, text: str, words: Sequence[Word], at: int) -> PhraseMatch[Value] | None:
+    def match(self, text: str, words: Words, at: int) -> PhraseMatch[Value] | None:
         """The longest phrase that begins at a word."""
-        following = words[at + 1].folded if at + 1 < len(words) else ""
-        for first in (words[at].folded, NUMBER_SLOT) if self._has_numbers else (words[at].folded,):
+        folded = words.folded
+        following = folded[at + 1] if at + 1 < len(folded) else ""
+        for first in (folded[at], NUMBER_SLOT) if self._has_numbers else (folded[at],):
             rows = self._rows.get(first)
             if not rows:
                 continue
@@ -105,10 +126,10 @@ class PhraseTable(Generic[Value]):
             for second in (following, NUMBER_SLOT, "") if following else ("",):
                 if second not in rows:
                     continue
-                for phrase, value in rows[second]:
+                for phrase, index in rows[second]:
                     if best and len(phrase) <= best.last - at + 1:
                         break
-                    if found := self._match_phrase(text, words, at, phrase, value):
+                    if found := self._match_phrase(text, words, at, phrase, index):
                         best = found
                         break
             if best:
@@ -116,22 +137,22 @@ class PhraseTable(Generic[Value]):
         return None
 
     def _match_phrase(
-        self, text: str, words: Sequence[Word], at: int, phrase: tuple[str, ...], value: Value
+        self, text: str, words: Words, first: int, phrase: tuple[str, ...], index: int
     ) -> PhraseMatch[Value] | None:
-        if at + len(phrase) > len(words):
+        folded = words.folded
+        if first + len(phrase) > len(folded):
             return None
         number: int | None = None
-        for offset, wanted in enumerate(phrase):
-            word = words[at + offset]
+        for at, wanted in enumerate(phrase, first):
             if wanted == NUMBER_SLOT:
-                number = self._parse_number(word.folded)
+                number = self._parse_number(folded[at])
                 if number is None:
                     return None
-            elif word.folded != wanted:
+            elif folded[at] != wanted:
                 return None
-            if offset and not may_separate(text[words[at + offset - 1].end : word.start]):
+            if at > first and not may_separate(text[words.ends[at - 1] : words.starts[at]]):
                 return None
-        return PhraseMatch(at, at + len(phrase) - 1, value, number)
+        return PhraseMatch(first, first + len(phrase) - 1, self._values[index], number)
 
 
 def may_separate(gap: str) -> bool:

@@ -70,8 +70,8 @@ class Quotation:
     alike: int = 1
     shape: object = None
     # Its identifiers, and all its words.
-    exact: Sequence[str] = ()
-    words: Sequence[str] = ()
+    exact: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     # Of what a user said, the words that say what it is about.
     content: frozenset[str] = frozenset()
     reply: Reply = Reply.NONE

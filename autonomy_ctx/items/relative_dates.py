@@ -16,7 +16,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from autonomy_ctx.items.dates import MONTHS, format_date, join_days
-from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
+from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
 from autonomy_ctx.items.terms import fold_text, lazy_pattern
 
 MAX_GAP_TO_DATE = 16  # characters between a relative date and a date in figures that says which day it is
@@ -289,7 +289,7 @@ def resolve_dates(text: str, at: datetime) -> str:
     dates = sorted(_explicit_dates(text, words))
     pieces, done = [], 0
     for match in found:
-        start, end = words[match.first].start, words[match.last].end
+        start, end = words.starts[match.first], words.ends[match.last]
         label = _resolve(match, at.date(), _is_past(text, words, match))
         if label and not text.startswith(f" ({label})", end) and not _is_dated(text, start, end, dates):
             pieces += [text[done:end], f" ({label})"]
@@ -305,7 +305,7 @@ def has_weekday(text: str) -> bool:
 @cache
 def _numbers() -> dict[str, int]:
     rows = (row.partition(":") for row in _NUMBERS.strip().splitlines())
-    return {word.folded: int(number) for number, _, names in rows for word in split_words(names)}
+    return {word: int(number) for number, _, names in rows for word in split_words(names).folded}
 
 
 def _parse_number(word: str) -> int | None:
@@ -327,55 +327,62 @@ def _phrase_rows() -> Iterator[tuple[str, _DateMeaning]]:
     for language in _WEEKDAYS:
         for which, around in language.around.items():
             for weekday, names in enumerate(language.days):
+                meaning = _OnWeekday(weekday, which)
                 for name in split_phrases(names):
                     for phrase in split_phrases(around):
-                        yield phrase.replace("%", name), _OnWeekday(weekday, which)
+                        yield phrase.replace("%", name), meaning
 
 
-def _is_meant(text: str, words: Sequence[Word], match: PhraseMatch[_DateMeaning]) -> bool:
+def _is_meant(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool:
     """Whether the words around a phrase leave it its meaning."""
-    phrase = " ".join(word.folded for word in words[match.first : match.last + 1])
-    before = words[match.first - 1].folded if match.first else ""
-    after = words[match.last + 1].folded if match.last + 1 < len(words) else ""
+    folded = words.folded
+    phrase = " ".join(folded[match.first : match.last + 1])
+    before = folded[match.first - 1] if match.first else ""
+    after = folded[match.last + 1] if match.last + 1 < len(folded) else ""
     if before in _NEVER_AFTER or before in _NOT_AFTER.get(phrase, "").split():
         return False
     needed = _NEEDED_WORDS.get(phrase)
-    if needed and not any(word.folded in fold_text(needed).split() for word in words):
+    if needed and not any(word in fold_text(needed).split() for word in folded):
         return False
-    if phrase == "morgen" and text[words[match.first].start] == "M":
+    if phrase == "morgen" and text[words.starts[match.first]] == "M":
         # The noun is the morning; as the first word of a sentence it may be tomorrow.
-        return not before and text[words[match.last].end :][:2].strip().islower()
+        return not before and text[words.ends[match.last] :][:2].strip().islower()
     prefix = _NOT_BEFORE_PREFIX.get(phrase)
     return not (prefix and after.startswith(prefix))
 
 
-def _is_past(text: str, words: Sequence[Word], match: PhraseMatch[_DateMeaning]) -> bool:
+def _is_past(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool:
     """Whether the sentence may speak of the past; only asked of phrases that leave it open."""
     is_open = isinstance(match.value, _OnWeekday) and match.value.which == "said"
     if not is_open and match.number is None:
         return False
-    around = [*words[max(match.first - 12, 0) : match.first], *words[match.last + 1 : match.last + 9]]
-    start, end = words[match.first].start, words[match.last].end
+    around = (*range(max(match.first - 12, 0), match.first), *range(match.last + 1, match.last + 9))
+    start, end = words.starts[match.first], words.ends[match.last]
     return any(
-        (word.folded in _PAST or (len(word.folded) > 4 and word.folded.endswith("ed")))
-        and not _SENTENCE_END.search(text[min(word.end, end) : max(word.start, start)])
-        for word in around
+        _is_past_word(words.folded[at])
+        and not _SENTENCE_END.search(text[min(words.ends[at], end) : max(words.starts[at], start)])
+        for at in around
+        if at < len(words)
     )
 
 
-def _explicit_dates(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+def _is_past_word(word: str) -> bool:
+    return word in _PAST or (len(word) > 4 and word.endswith("ed"))
+
+
+def _explicit_dates(text: str, words: Words) -> Iterator[tuple[int, int]]:
     """Where the text names a date in figures, or a day or a year beside the name of a month."""
     for match in _FIGURES.finditer(text):
         yield match.span()
-    for index, word in enumerate(words):
-        if word.folded in MONTH_WORDS:
+    folded = words.folded
+    for index, word in enumerate(folded):
+        if word in MONTH_WORDS:
             for step in (-1, 1):
                 at = index + step
-                if 0 <= at < len(words) and words[at].folded in _MONTH_JOINTS:
+                if 0 <= at < len(folded) and folded[at] in _MONTH_JOINTS:
                     at += step
-                if 0 <= at < len(words) and words[at].folded[0].isdigit():
-                    other = words[at]
-                    yield min(word.start, other.start), max(word.end, other.end)
+                if 0 <= at < len(folded) and folded[at][0].isdigit():
+                    yield words.starts[min(index, at)], words.ends[max(index, at)]
 
 
 def _is_dated(text: str, start: int, end: int, dates: Sequence[tuple[int, int]]) -> bool:
