@@ -87,6 +87,11 @@ _last_urgent = 0.0
 async def give_way() -> None:
     """Let others go on between two steps in the background; what is urgent for a while longer."""
     await anyio.lowlevel.checkpoint()
+    if _last_urgent:
+        # A request that has just come is read in one round of the loop and begins in the next: only then is
+        # it known to be urgent.
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
     end = time.monotonic() + GIVE_WAY_SECONDS
     # Not an event: it may be of the loop of another thread.
     while time.monotonic() < end and somebody_waits():  # noqa: ASYNC110

@@ -160,6 +160,39 @@ async def test_a_long_step_waits_for_a_while_after_somebody_was_answered(
     assert done
 
 
+async def test_a_step_waits_for_a_request_that_came_during_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    monkeypatch.setattr(background, "STEP_SECONDS", 0.0)
+    done, came = list[int](), anyio.Event()
+    Urgent().end()
+
+    async def serve() -> None:
+        # Its bytes are read in one round of the loop, and it begins in the next.
+        await came.wait()
+        await anyio.lowlevel.checkpoint()
+        urgent = Urgent()
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert done == [1]
+        urgent.end()
+
+    def steps_with_request() -> Generator[int, None, None]:
+        yield 0
+        done.append(1)
+        came.set()
+        yield 0
+        done.append(2)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve)
+        await anyio.lowlevel.checkpoint()
+        await run_in_steps(steps_with_request())
+    assert done == [1, 2]
+
+
 async def test_a_long_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_QUIET_SECONDS", 1000)
     monkeypatch.setattr(background, "_WAIT_FOR_QUIET_SECONDS", 0)

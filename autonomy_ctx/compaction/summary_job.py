@@ -96,6 +96,7 @@ class SummaryJob:
 
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store; the lease says what was refused before."""
+        await give_way()
         state = await self._memory.store.summary(self._key)
         after = state.written
         window = await self._read(after)
