@@ -6,16 +6,18 @@ its values, the plain text in which a model writes changes, and the text in whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from itertools import islice, pairwise
-from operator import attrgetter, gt
-from typing import Literal, NamedTuple, get_args
+from itertools import chain, compress, count, islice, pairwise, repeat
+from operator import attrgetter, gt, is_not, ne, sub
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from autonomy_ctx.items.dates import format_day
 from autonomy_ctx.items.terms import lazy_pattern
+from autonomy_ctx.items.text_cache import TextCache
 
 FactKind = Literal["goal", "rule", "preference", "value", "decision", "open", "artifact"]
 FactState = Literal["holds", "replaced", "done"]
@@ -44,6 +46,9 @@ _SHARES: dict[FactKind, float] = {
 }
 # A line has at least so many tokens, with its id and kind. More facts than that never fit.
 MIN_LINE_TOKENS = 6
+# If more facts than this have ended, all of them are looked at again.
+MAX_ENDED = 32
+T = TypeVar("T")
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
 _id_of, _position_of = attrgetter("id"), attrgetter("position")
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
@@ -164,25 +169,69 @@ def short_fact_line(fact: Fact, characters: int) -> str:
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    return [fact for found in _by_kind(_facts_in_force(facts)[0]).values() for fact in found]
+    return list(chain.from_iterable(_find_holding(facts).by_kind.values()))
 
 
-def _facts_in_force(facts: Sequence[Fact]) -> tuple[list[Fact], list[int]]:
-    """The facts that hold, in the order of writing, and their numbers."""
+class _Holding(NamedTuple):
+    """Facts that hold, in the order of writing; their numbers and positions; and the facts by kind."""
+
+    facts: Sequence[Fact] = ()
+    numbers: Sequence[int] = ()
+    positions: Sequence[int] = ()
+    by_kind: Mapping[FactKind, Sequence[Fact]] = dict.fromkeys(FACT_KINDS, ())
+
+    def change(self, facts: list[Fact]) -> _Holding:
+        """The same of other facts. What is known of facts that still hold is not worked out again."""
+        places = _find_gone(self.facts, facts)
+        if places is None:
+            return _Holding().change(facts)
+        numbers, positions = _without(self.numbers, places), _without(self.positions, places)
+        new, start = facts[len(numbers) :], max(len(numbers) - 1, 0)
+        numbers += [number or 0 for number in map(fact_number, map(_id_of, new))]
+        # They mostly are in order, and to see that is cheaper than to sort thousands of them.
+        if any(map(gt, islice(numbers, start, None), islice(numbers, start + 1, None))):
+            return _Holding().change(sorted(facts, key=_number))
+        by_kind = {kind: list(found) for kind, found in self.by_kind.items()}
+        for at in places:
+            of_kind = by_kind[self.facts[at].kind]
+            del of_kind[bisect_left(of_kind, self.numbers[at], key=_number)]
+        for fact in new:
+            by_kind[fact.kind].append(fact)
+        return _Holding(facts, numbers, positions + list(map(_position_of, new)), by_kind)
+
+
+def _find_gone(before: Sequence[Fact], after: Sequence[Fact]) -> list[int] | None:
+    """Where facts were that have ended, if the others are the same; None where too much has changed."""
+    places: list[int] = []
+    start = 0
+    while len(places) <= MAX_ENDED:
+        pairs = map(is_not, islice(before, start, None), islice(after, start - len(places), None))
+        start = next(compress(count(start), pairs), len(before))
+        if start == len(before):
+            return places if len(before) - len(places) <= len(after) else None
+        places.append(start)
+        start += 1
+    return None
+
+
+def _without(items: Sequence[T], places: Sequence[int]) -> list[T]:
+    """The items, except those at some places, which are in order."""
+    starts, ends = (0, *(place + 1 for place in places)), (*places, len(items))
+    return list(chain.from_iterable(items[start:end] for start, end in zip(starts, ends, strict=True)))
+
+
+# By the first fact. A conversation may have thousands of facts, and a batch of messages changes a few.
+_known_holding: TextCache[list[_Holding]] = TextCache(64)
+
+
+def _find_holding(facts: Sequence[Fact]) -> _Holding:
+    """Those of some facts that hold."""
     holding = [fact for fact in facts if fact.state == "holds"]
-    numbers = [number or 0 for number in map(fact_number, map(_id_of, holding))]
-    # They mostly are in order, and to see that is cheaper than to sort thousands of them.
-    if any(map(gt, numbers, islice(numbers, 1, None))):
-        holding.sort(key=_number)
-        numbers.sort()
-    return holding, numbers
-
-
-def _by_kind(facts: Sequence[Fact]) -> dict[FactKind, list[Fact]]:
-    by_kind: dict[FactKind, list[Fact]] = {kind: [] for kind in FACT_KINDS}
-    for fact in facts:
-        by_kind[fact.kind].append(fact)
-    return by_kind
+    if not holding or not isinstance(facts, tuple):
+        return _Holding().change(holding)
+    kept = _known_holding.get_or_make(id(holding[0]), lambda: [_Holding()])
+    kept[0] = kept[0].change(holding)
+    return kept[0]
 
 
 def _number(fact: Fact) -> int:
@@ -212,9 +261,9 @@ def render_facts(
     `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
     gives what `count` says of the lines of many facts, where that is known already.
     """
-    holding, numbers = _facts_in_force(facts)
+    holding = _find_holding(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    candidates = _by_weight(_by_kind(holding), room // MIN_LINE_TOKENS + 1)
+    candidates = _by_weight(holding.by_kind, room // MIN_LINE_TOKENS + 1)
     counted = (
         [count(f"{fact_line(fact)}\n") for fact in candidates]
         if count_lines is None
@@ -226,7 +275,7 @@ def render_facts(
     # Many facts have no room: a line is written only for those that have.
     lines = {key: fact_line(fact) for key, fact in chosen.items()}
     replaced = {fact.replaces for fact in chosen.values() if fact.replaces}
-    by_id = {fact.id: fact for fact in facts if fact.id in replaced} if replaced else {}
+    by_id = {fact.id: fact for fact in facts if fact.state != "holds" and fact.id in replaced}
     # What was before is shown where there is room for it.
     for fact in sorted(chosen.values(), key=_weight):
         before = by_id.get(fact.replaces) if fact.replaces else None
@@ -239,22 +288,27 @@ def render_facts(
             left -= cost
     shown = [lines[fact.id] for fact in standing_facts(list(chosen.values()))]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
-    omitted = tuple([fact for fact in holding if fact.id not in chosen])
-    if not omitted:
+    if len(chosen) == len(holding.facts):
         return RenderedFacts(text)
-    positions = list(map(_position_of, omitted))
-    left_out = [number for number, fact in zip(numbers, holding, strict=True) if fact.id not in chosen]
-    return RenderedFacts(text, omitted, _format_ids(left_out), (min(positions), max(positions)))
+    places = sorted(bisect_left(holding.numbers, _number(fact)) for fact in chosen.values())
+    positions = _without(holding.positions, places)
+    return RenderedFacts(
+        text,
+        tuple(_without(holding.facts, places)),
+        _format_ids(_without(holding.numbers, places)),
+        (min(positions), max(positions)),
+    )
 
 
 def _format_ids(numbers: Sequence[int]) -> str:
     """The ids of facts with these numbers, such as "F1 to F40, F43": there may be thousands."""
-    ends = [at for at, (one, following) in enumerate(pairwise(numbers), 1) if following != one + 1]
+    steps = map(sub, islice(numbers, 1, None), numbers)
+    ends = list(compress(count(1), map(ne, steps, repeat(1))))
     ranges = [(numbers[start], numbers[end - 1]) for start, end in pairwise([0, *ends, len(numbers)])]
     return ", ".join([f"F{first} to F{last}" if first != last else f"F{first}" for first, last in ranges])
 
 
-def _by_weight(by_kind: dict[FactKind, list[Fact]], most: int) -> list[Fact]:
+def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fact]:
     """Standing facts with the weightiest first: what users wrote, then by kind, the newest first.
 
     Of each kind there are at most so many that users did not write: a long conversation has thousands, and
