@@ -175,7 +175,7 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = standing_facts(facts)
-    is_known = folded_words(source).__contains__
+    is_known = _words_of_lines(source).__contains__
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}
     newest_first = sorted(holding, key=attrgetter("position"), reverse=True)
@@ -186,6 +186,15 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
             break
         lines[fact.id] = line
     return [lines[fact.id] for fact in holding if fact.id in lines]
+
+
+def _words_of_lines(text: str) -> set[str]:
+    """The different words of a long text; others may go on after each line."""
+    words: set[str] = set()
+    for line in text.split("\n"):
+        pause()
+        words |= folded_words(line)
+    return words
 
 
 def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float:
