@@ -174,10 +174,12 @@ async def test_a_step_waits_for_a_request_that_came_during_the_one_before(
         await came.wait()
         await anyio.lowlevel.checkpoint()
         urgent = Urgent()
-        for _ in range(50):
-            await anyio.lowlevel.checkpoint()
-        assert done == [1]
-        urgent.end()
+        try:
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            assert done == [1]
+        finally:
+            urgent.end()
 
     def steps_with_request() -> Generator[int, None, None]:
         yield 0

@@ -410,6 +410,13 @@ MUTANTS = [
         FACTS,
     ),
     Mutant(
+        "a fact that has ended is not rendered any more",
+        "items/fact.py",
+        "            del of_kind[bisect_left(of_kind, self.numbers[at], key=_number)]\n",
+        "            pass\n",
+        "tests/compaction/test_rendered_facts.py",
+    ),
+    Mutant(
         "facts are rendered for the tokens that there are",
         "compaction/view.py",
         "    key = (id(facts), tokens, zone, ",

@@ -59,6 +59,13 @@ MUTANTS = [
         "tests/cli/test_garbage_collection.py",
     ),
     Mutant(
+        "a request that came during a step goes before the next one",
+        "background.py",
+        "    if _last_urgent:\n",
+        "    if False:\n",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
         "a thread in the background lets what is urgent go first",
         "background.py",
         "    while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():",
