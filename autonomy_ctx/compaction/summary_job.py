@@ -96,7 +96,6 @@ class SummaryJob:
 
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store; the lease says what was refused before."""
-        await give_way()
         state = await self._memory.store.summary(self._key)
         after = state.written
         window = await self._read(after)
@@ -382,6 +381,7 @@ class SummaryJob:
         state = await self._memory.store.summary(self._key)
         self._render_facts(state)
         facts_until(state.facts, state.covered)
+        await give_way()
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:

@@ -169,10 +169,10 @@ def short_fact_line(fact: Fact, characters: int) -> str:
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    return list(chain.from_iterable(_find_holding(facts).by_kind.values()))
+    return list(chain.from_iterable(_order_facts(facts).by_kind.values()))
 
 
-class _Holding(NamedTuple):
+class _FactOrder(NamedTuple):
     """Facts that hold, in the order of writing; their numbers and positions; and the facts by kind."""
 
     facts: Sequence[Fact] = ()
@@ -180,24 +180,24 @@ class _Holding(NamedTuple):
     positions: Sequence[int] = ()
     by_kind: Mapping[FactKind, Sequence[Fact]] = dict.fromkeys(FACT_KINDS, ())
 
-    def change(self, facts: list[Fact]) -> _Holding:
+    def change(self, facts: list[Fact]) -> _FactOrder:
         """The same of other facts. What is known of facts that still hold is not worked out again."""
         places = _find_gone(self.facts, facts)
         if places is None:
-            return _Holding().change(facts)
+            return _FactOrder().change(facts)
         numbers, positions = _without(self.numbers, places), _without(self.positions, places)
         new, start = facts[len(numbers) :], max(len(numbers) - 1, 0)
         numbers += [number or 0 for number in map(fact_number, map(_id_of, new))]
         # They mostly are in order, and to see that is cheaper than to sort thousands of them.
         if any(map(gt, islice(numbers, start, None), islice(numbers, start + 1, None))):
-            return _Holding().change(sorted(facts, key=_number))
+            return _FactOrder().change(sorted(facts, key=_number))
         by_kind = {kind: list(found) for kind, found in self.by_kind.items()}
         for at in places:
             of_kind = by_kind[self.facts[at].kind]
             del of_kind[bisect_left(of_kind, self.numbers[at], key=_number)]
         for fact in new:
             by_kind[fact.kind].append(fact)
-        return _Holding(facts, numbers, positions + list(map(_position_of, new)), by_kind)
+        return _FactOrder(facts, numbers, positions + list(map(_position_of, new)), by_kind)
 
 
 def _find_gone(before: Sequence[Fact], after: Sequence[Fact]) -> list[int] | None:
@@ -221,15 +221,15 @@ def _without(items: Sequence[T], places: Sequence[int]) -> list[T]:
 
 
 # By the first fact. A conversation may have thousands of facts, and a batch of messages changes a few.
-_known_holding: TextCache[list[_Holding]] = TextCache(64)
+_known_orders: TextCache[list[_FactOrder]] = TextCache(64)
 
 
-def _find_holding(facts: Sequence[Fact]) -> _Holding:
+def _order_facts(facts: Sequence[Fact]) -> _FactOrder:
     """Those of some facts that hold."""
     holding = [fact for fact in facts if fact.state == "holds"]
     if not holding or not isinstance(facts, tuple):
-        return _Holding().change(holding)
-    kept = _known_holding.get_or_make(id(holding[0]), lambda: [_Holding()])
+        return _FactOrder().change(holding)
+    kept = _known_orders.get_or_make(id(holding[0]), lambda: [_FactOrder()])
     kept[0] = kept[0].change(holding)
     return kept[0]
 
@@ -261,9 +261,9 @@ def render_facts(
     `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
     gives what `count` says of the lines of many facts, where that is known already.
     """
-    holding = _find_holding(facts)
+    order = _order_facts(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    candidates = _by_weight(holding.by_kind, room // MIN_LINE_TOKENS + 1)
+    candidates = _by_weight(order.by_kind, room // MIN_LINE_TOKENS + 1)
     counted = (
         [count(f"{fact_line(fact)}\n") for fact in candidates]
         if count_lines is None
@@ -288,14 +288,14 @@ def render_facts(
             left -= cost
     shown = [lines[fact.id] for fact in standing_facts(list(chosen.values()))]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
-    if len(chosen) == len(holding.facts):
+    if len(chosen) == len(order.facts):
         return RenderedFacts(text)
-    places = sorted(bisect_left(holding.numbers, _number(fact)) for fact in chosen.values())
-    positions = _without(holding.positions, places)
+    places = sorted(bisect_left(order.numbers, _number(fact)) for fact in chosen.values())
+    positions = _without(order.positions, places)
     return RenderedFacts(
         text,
-        tuple(_without(holding.facts, places)),
-        _format_ids(_without(holding.numbers, places)),
+        tuple(_without(order.facts, places)),
+        _format_ids(_without(order.numbers, places)),
         (min(positions), max(positions)),
     )
 
