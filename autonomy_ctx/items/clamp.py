@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter
+from autonomy_ctx.items.tokens import (
+    PER_CALL,
+    PER_IMAGE,
+    PER_MESSAGE,
+    TokenCounter,
+    count_message,
+    note_count,
+)
 
 CountText: TypeAlias = Callable[[str], int]
 Marker: TypeAlias = Callable[[int], str]
@@ -92,6 +99,13 @@ def clamp_message(
     calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
     where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
     shown = _clamp_parts(parts, room - spent, count, message, where)
+    clamped = _with_parts(message, shown, calls)
+    # What is left was counted to find out that it fits.
+    note_count(clamped, counter.name, count_message(clamped, count))
+    return clamped
+
+
+def _with_parts(message: Message, shown: Sequence[Part], calls: tuple[ToolCall, ...]) -> Message:
     if isinstance(message, Summary):
         return _clamp_summary(message, shown)
     content = message.content

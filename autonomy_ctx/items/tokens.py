@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, cast, runtime_checkable
@@ -203,12 +203,9 @@ class TokenCounter:
         known = message._row_values
         if known is not None and known[0] == self.text_counter.name:
             return known[1]
-        count = self._count(message)
-        counted = _shared_count(self.text_counter.name, count)
-        # What follows the count in a message from a row stays.
-        values = counted if known is None or len(known) == 2 else counted + known[2:]
-        object.__setattr__(message, "_row_values", values)
-        return count
+        tokens = count_message(message, self.text_counter.count)
+        note_count(message, self.text_counter.name, tokens)
+        return tokens
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
         return sum(PER_TOOL + self._count_tool(json.dumps(tool, ensure_ascii=False)) for tool in tools)
@@ -219,25 +216,34 @@ class TokenCounter:
             return self.text_counter.count(text)
         return _tool_counts.get_or_make((self.text_counter.name, text), lambda: self.text_counter.count(text))
 
-    def _count(self, message: Message) -> int:
-        count = self.text_counter.count
-        total = PER_MESSAGE
-        content = message.content
-        if type(content) is str:
-            total += count(content)
-        else:
-            for part in message.parts:
-                if isinstance(part, TextContent):
-                    total += count(part.text)
-                elif isinstance(part, ThinkingContent):
-                    total += count(part.redacted or part.text)
-                else:
-                    total += PER_IMAGE
-        for call in message.tool_calls:
-            total += PER_CALL + count(call.name) + count(call.arguments)
-        if message.name:
-            total += count(message.name)
-        return total
+
+def count_message(message: Message, count: Callable[[str], int]) -> int:
+    """The tokens of a message whose texts are counted by `count`."""
+    total = PER_MESSAGE
+    content = message.content
+    if type(content) is str:
+        total += count(content)
+    else:
+        for part in message.parts:
+            if isinstance(part, TextContent):
+                total += count(part.text)
+            elif isinstance(part, ThinkingContent):
+                total += count(part.redacted or part.text)
+            else:
+                total += PER_IMAGE
+    for call in message.tool_calls:
+        total += PER_CALL + count(call.name) + count(call.arguments)
+    if message.name:
+        total += count(message.name)
+    return total
+
+
+def note_count(message: Message, counter: str, tokens: int) -> None:
+    """Let a message keep its count, and which counter it is of."""
+    known, counted = message._row_values, _shared_count(counter, tokens)
+    # What follows the count in a message from a row stays.
+    values = counted if known is None or len(known) == 2 else counted + known[2:]
+    object.__setattr__(message, "_row_values", values)
 
 
 def count_each(counter: TokenCounter, messages: Iterable[Message]) -> list[int]:

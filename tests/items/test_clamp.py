@@ -98,6 +98,9 @@ def test_a_message_whose_tokens_are_known_is_not_counted_again() -> None:
     asked.clear()
     clamped = clamp_message(message, 500, counter)
     assert max(asked) < len(message.text) // 2
+    asked.clear()
+    assert counter.count_uncalibrated(clamped) <= 500
+    assert not asked, "what was counted to see that it fits is not counted again"
     assert 450 <= COUNTER.count_uncalibrated(replace(clamped, content=clamped.text)) <= 500
 
 
@@ -131,6 +134,7 @@ def test_a_message_fits_and_keeps_all_but_its_content(message: Message, tokens: 
         assert clamped is message
         return
     assert COUNTER.count_uncalibrated(clamped) <= tokens
+    assert COUNTER.count_uncalibrated(clamped) == COUNTER.count_uncalibrated(replace(clamped))
     for field in ("role", "id", "created_at", "tool_call_id", "name", "is_error", "agent", "phase", "extra"):
         assert getattr(clamped, field) == getattr(message, field)
     assert [(call.id, call.name) for call in clamped.tool_calls] == [
