@@ -235,7 +235,7 @@ def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count:
 def get_tool_use_ids(message: Message | Mapping[str, Any]) -> list[str]:
     """The ids of the calls an assistant message makes; calls without an id are left out."""
     if isinstance(message, Message):
-        if message.role is not ChatRole.ASSISTANT:
+        if message.role is not ASSISTANT:
             return []
         return [call.id for call in message.tool_calls if call.id]
     if message.get("role") != "assistant":
@@ -247,7 +247,7 @@ def get_tool_use_ids(message: Message | Mapping[str, Any]) -> list[str]:
 def get_tool_result_id(message: Message | Mapping[str, Any]) -> str | None:
     """The id of the call that a tool message answers."""
     if isinstance(message, Message):
-        return message.tool_call_id if message.role is ChatRole.TOOL else None
+        return message.tool_call_id if message.role is TOOL else None
     found = message.get("tool_call_id") if message.get("role") == "tool" else None
     return found if isinstance(found, str) else None
 
@@ -265,14 +265,14 @@ class _ToolPairs:
         # By id and index, the calls whose result stands before them, and where that is.
         self.early: dict[tuple[str, int], int] = {}
 
-    def see(self, index: int, calls: list[str], result: str | None) -> None:
+    def see_calls(self, index: int, calls: list[str]) -> None:
         for call_id in calls:
             if call_id in self.orphans and call_id not in self.calls:
                 self.early[call_id, index] = self.orphans[call_id]
             self.calls[call_id] = index
             self.unanswered[call_id, index] = None
-        if not result:
-            return
+
+    def see_result(self, index: int, result: str) -> None:
         # An id used twice: a result belongs to the latest call before it, also when it comes twice.
         call = self.calls.get(result)
         if call is None:
@@ -287,9 +287,12 @@ def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolP
     pairs = _ToolPairs()
     for index, message in enumerate(messages):
         # Most messages have neither calls nor a result.
-        if isinstance(message, Message) and not message.tool_calls and message.role is not ChatRole.TOOL:
+        if isinstance(message, Message) and not message.tool_calls and message.role is not TOOL:
             continue
-        pairs.see(index, get_tool_use_ids(message), get_tool_result_id(message))
+        if calls := get_tool_use_ids(message):
+            pairs.see_calls(index, calls)
+        elif result := get_tool_result_id(message):
+            pairs.see_result(index, result)
     return pairs
 
 
@@ -298,22 +301,22 @@ def _blocked_cuts(messages: Sequence[Message]) -> list[bool]:
     pairs = _match_tool_pairs(messages)
     spans = pairs.spans
     if pairs.unanswered:
-        users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
+        users = [index for index, message in enumerate(messages) if message.role is USER]
         spans = spans + _unanswered_spans([index for _, index in pairs.unanswered], users, len(messages))
     crossed = _count_crossings(len(messages), spans)
     blocked = [number > 0 for number in crossed]
+    follows_thinking = False
     for index, message in enumerate(messages):
         role = message.role
-        if role is ChatRole.TOOL or (
-            role is ChatRole.ASSISTANT and index > 0 and _only_thinking(messages[index - 1])
-        ):
+        if role is TOOL or (follows_thinking and role is ASSISTANT):
             blocked[index] = True
+        follows_thinking = role is ASSISTANT and _only_thinking(message)
     blocked[0] = False
     return blocked
 
 
 def _only_thinking(message: Message) -> bool:
-    if message.role is not ChatRole.ASSISTANT or message.tool_calls or isinstance(message.content, str):
+    if message.role is not ASSISTANT or message.tool_calls or isinstance(message.content, str):
         return False
     return bool(message.parts) and all(isinstance(part, ThinkingContent) for part in message.parts)
 

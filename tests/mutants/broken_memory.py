@@ -479,8 +479,8 @@ MUTANTS = [
     Mutant(
         "a window does not start with a result",
         "items/cuts.py",
-        "        if role is ChatRole.TOOL or (\n",
-        "        if (\n",
+        "        if role is TOOL or (follows_thinking and role is ASSISTANT):",
+        "        if follows_thinking and role is ASSISTANT:",
         "tests/items/test_cuts.py",
     ),
     Mutant(
