@@ -79,8 +79,23 @@ class Urgent:
             _last_urgent = time.monotonic()
 
 
+class UrgentStep:
+    """While it is entered, a turn computes what it needs next: work in the background waits for it.
+
+    It is no request: nobody is answered at its end, who might ask again at once.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _urgent[self] = time.monotonic() + URGENT_SECONDS
+
+    def __exit__(self, *failure: object) -> None:
+        _urgent.pop(self, None)
+
+
 # In this process, until when.
-_urgent: dict[Urgent, float] = {}
+_urgent: dict[Urgent | UrgentStep, float] = {}
 _last_urgent = 0.0
 
 
@@ -143,6 +158,8 @@ _WORK_SECONDS, _PAUSE_SECONDS = 0.001, 0.0002
 class _ThreadState(threading.local):
     # Not an attribute that is missing: `pause` is called thousands of times where there is nothing to do.
     works_until: float | None = None
+    # Whether it has given way for as long as it must: then it works for a while, whoever waits.
+    is_overdue = False
 
 
 _thread = _ThreadState()
@@ -152,7 +169,7 @@ async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = Fals
     """Run long work in a thread that lets others go first wherever it calls `pause`."""
 
     def run() -> T:
-        _thread.works_until = time.monotonic() + _WORK_SECONDS
+        _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, False
         try:
             return work()
         finally:
@@ -164,15 +181,18 @@ async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = Fals
 def pause() -> None:
     """Let others go on, if this is a thread in the background and has worked for long enough.
 
-    What is urgent may go on for a while longer.
+    What is urgent goes on at once, and for a while longer.
     """
     works_until = _thread.works_until
-    if works_until is None or (now := time.monotonic()) < works_until:
+    if works_until is None:
+        return
+    now = time.monotonic()
+    if now < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):
         return
     time.sleep(_PAUSE_SECONDS)
     while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():
         time.sleep(_LOOK_SECONDS)
-    _thread.works_until = time.monotonic() + _WORK_SECONDS
+    _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, somebody_waits()
 
 
 BackgroundJob = Callable[[], Awaitable[None]]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from autonomy_ctx import background
+from autonomy_ctx import ContextSection, ContextTemplate, Memory, background
 from autonomy_ctx.background import (
     STEP_CHARACTERS,
     Urgent,
+    UrgentStep,
     pause,
     run_in_steps,
     run_in_thread,
@@ -109,6 +111,69 @@ async def test_a_thread_waits_where_it_pauses_while_somebody_does(monkeypatch: p
         order.append("urgent")
         urgent.end()
     assert order == ["urgent", "work"]
+
+
+async def test_a_thread_stops_at_once_for_what_is_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_WORK_SECONDS", 1000)
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    began, goes_on, order = threading.Event(), threading.Event(), list[str]()
+
+    def work() -> None:
+        pause()
+        began.set()
+        goes_on.wait()
+        pause()
+        order.append("work")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_in_thread, work)
+        await anyio.to_thread.run_sync(began.wait)
+        with UrgentStep():
+            goes_on.set()
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            order.append("urgent")
+    assert order == ["urgent", "work"]
+
+
+async def test_a_thread_that_gave_way_for_long_enough_works_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_WORK_SECONDS", 1000)
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 0.0)
+    turns: list[float | None] = []
+
+    def work() -> None:
+        for _ in range(3):
+            pause()
+            turns.append(background._thread.works_until)
+
+    with UrgentStep():
+        await run_in_thread(work)
+    assert turns == turns[:1] * 3, "it stops once for what is urgent, and then it is its turn"
+
+
+async def test_a_step_of_a_turn_is_no_request() -> None:
+    before = background._last_urgent
+    with UrgentStep():
+        assert background.somebody_waits()
+    assert not background.somebody_waits()
+    assert background._last_urgent == before
+
+
+async def test_work_in_the_background_waits_while_a_context_is_composed() -> None:
+    seen: list[bool] = []
+
+    class Watching(ContextSection):
+        async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
+            seen.append(background.somebody_waits())
+            return []
+
+    await ContextTemplate([Watching("watching")]).compose(Memory(), "ana", "trip")
+    assert seen == [True]
+    assert not background.somebody_waits()
 
 
 async def test_a_pause_elsewhere_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

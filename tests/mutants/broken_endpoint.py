@@ -26,8 +26,8 @@ MUTANTS = [
     Mutant(
         "work in the background lets what is urgent go first",
         "background.py",
-        "_urgent[self] = time.monotonic() + URGENT_SECONDS",
-        "pass",
+        "    def __init__(self) -> None:\n        _urgent[self] = time.monotonic() + URGENT_SECONDS",
+        "    def __init__(self) -> None:\n        pass",
         "tests/test_urgent.py",
     ),
     Mutant(
@@ -70,6 +70,27 @@ MUTANTS = [
         "background.py",
         "    while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():",
         "    while False:",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "a thread in the background stops at once for what is urgent",
+        "background.py",
+        "    if now < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):",
+        "    if now < works_until:",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "a thread in the background works for a while after it gave way",
+        "background.py",
+        "time.monotonic() + _WORK_SECONDS, somebody_waits()\n",
+        "time.monotonic() + _WORK_SECONDS, False\n",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "work in the background waits while a context is composed",
+        "template/template.py",
+        "        with UrgentStep():",
+        "        if True:",
         "tests/test_urgent.py",
     ),
     Mutant(
