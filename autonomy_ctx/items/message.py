@@ -389,9 +389,9 @@ class Message:
     # `stored_form.source_form`.
     _source_form: dict[str, Any] | tuple[Any, ...] | str | None = field(init=False, compare=False, repr=False)
     # The name of a counter and what it made of it: a frozen message never costs anything else. Of a message
-    # that was read from a row also its time in microseconds and the text of its one part: they become
-    # `created_at` and `content` when those are first asked for.
-    _row_values: tuple[str, int] | tuple[str, int, int, str] | None = field(
+    # that was read from a row also its time in microseconds and the text of its one part, which become
+    # `created_at` and `content` when those are first asked for, and the length of the row's body.
+    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None = field(
         init=False, compare=False, repr=False
     )
 
@@ -432,7 +432,7 @@ class Message:
         def __getattr__(self, name: str) -> Any:
             if name not in ("created_at", "content"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            _, _, microseconds, text = self._row_values
+            _, _, microseconds, text, _ = self._row_values
             value = from_microseconds(microseconds) if name == "created_at" else make_text(text)
             object.__setattr__(self, name, value)
             return value
@@ -444,6 +444,12 @@ class Message:
     def _is_stored(self) -> bool:
         """Whether memory has it: then its dict form carries the id and time that memory gave it."""
         return isinstance(self._source_form, _STORED_FORM_TYPES)
+
+    @property
+    def _part_text(self) -> str:
+        """The text of a message that is one text part; from a row without making the part."""
+        known = self._row_values
+        return known[3] if known is not None and len(known) == 5 and known[3] else self.text
 
     @property
     def timestamp(self) -> datetime:
@@ -509,7 +515,7 @@ class UnsealedMessage:
     phase: str | None
     extra: Mapping[str, Any]
     _source_form: dict[str, Any] | tuple[Any, ...] | str | None
-    _row_values: tuple[str, int] | tuple[str, int, int, str] | None
+    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None
 
     def seal(self) -> Message:
         """This object, as the message that it now is."""

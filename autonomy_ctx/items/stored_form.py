@@ -11,13 +11,15 @@ of the values: a row that something else has changed is refused or is read as a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.items.json_values import EMPTY, freeze
+from autonomy_ctx.items.json_values import EMPTY, freeze, thaw
 from autonomy_ctx.items.message import (
     EXACT_FLOAT_LIMIT,
     ROLES,
@@ -37,6 +39,11 @@ from autonomy_ctx.items.message import (
 )
 
 FORM = 2
+
+# Position, id, time in microseconds since 1970, tokens, counter, size and body.
+StoredRow: TypeAlias = tuple[int, str, int, int, str, int, str]
+# What `loads` calls: a value from a text and an index, and where it ends; StopIteration if there is none.
+_scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 
 # Capital letters: a field and its value.
 _ROLE_LETTERS = {"system": "S", "developer": "D", "user": "U", "assistant": "A", "tool": "T"}
@@ -67,20 +74,19 @@ _FIELDS = {
 }
 _LETTERS = {name: letter for letter, name in _FIELDS.items()}
 # What each of these sets; of two names of the agent the later one counts.
-_OTHER_FIELDS = {
+_TEXT_FIELDS = {
     "tool_call_id": "tool_call_id",
     "name": "name",
     "phase": "phase",
     "agent_id": "agent",
     "agent": "agent",
-    "extra": "extra",
 }
 # Content that is one text part, whose text follows; by the order of its fields.
 _TEXT_PARTS = {"t": ("text", "type"), "y": ("type", "text")}
 _TEXT_LETTERS = {names: letter for letter, names in _TEXT_PARTS.items()}
 # The fields of a message that have the values of these letters.
 _VALUE_FIELDS = {
-    **dict.fromkeys(_TEXT_PARTS, "text"),
+    **dict.fromkeys(_TEXT_PARTS, "_part_text"),
     "c": "content",
     "i": "tool_call_id",
     "n": "name",
@@ -134,10 +140,13 @@ def unpack_form(stored: Any) -> dict[str, Any]:
     shape = _check_form(stored)
     if shape == "":
         return whole_form(stored)
-    if len(stored) != _plan(shape).size:
+    if len(stored) != _plan(shape)[0]:
         raise ValueError("not a stored form")
+    return _unpack(shape, iter(stored[2:]))
+
+
+def _unpack(shape: str, values: Iterator[Any]) -> dict[str, Any]:
     form: dict[str, Any] = {}
-    values = iter(stored[2:])
     for letter in shape:
         if letter in _CONSTANTS:
             name, value = _CONSTANTS[letter]
@@ -154,6 +163,16 @@ def source_form(message: Message) -> dict[str, Any] | Sequence[Any] | None:
     """The dict form or the stored form that a message was made from; None if it was made in code."""
     form = message._source_form
     return _form_of_fields(message, form) if isinstance(form, str) else form
+
+
+def source_dict(message: Message) -> dict[str, Any] | None:
+    """A copy of the dict form that a message was made from; None if it was made in code."""
+    form = message._source_form
+    if isinstance(form, str):
+        # Texts alone, in a dict of its own.
+        return _unpack(form, map(getattr, repeat(message), _value_fields(form)))
+    copy: dict[str, Any] | None = None if form is None else thaw(unpack_form(form))
+    return copy
 
 
 def pack_source_form(message: Message) -> None:
@@ -174,81 +193,85 @@ def shrink_source_form(message: Message) -> None:
 
 def _form_of_fields(message: Message, shape: str) -> list[Any]:
     """A stored form whose values are the fields of the message."""
-    fields = [_VALUE_FIELDS[letter] for letter in shape if letter in _VALUE_FIELDS]
-    return [FORM, shape, *(getattr(message, name) for name in fields)]
+    return [FORM, shape, *[getattr(message, name) for name in _value_fields(shape)]]
 
 
-def read_stored(
-    stored: list[Any],
-    id: str,  # noqa: A002  # the field's name
-    created: int,
-    tokens: int,
-    counter: str,
-) -> Message | None:
-    """The message of a stored form; None when its dict form stands whole, which is read as any dict is.
+@lru_cache(maxsize=512)
+def _value_fields(shape: str) -> tuple[str, ...]:
+    """The fields of a message that have the values of a shape, in its order."""
+    return tuple(_VALUE_FIELDS[letter] for letter in shape if letter in _VALUE_FIELDS)
 
-    `created` is its time in microseconds since 1970.
+
+def read_rows(rows: Iterable[StoredRow], read_form: Callable[..., Message]) -> list[Message]:
+    """The messages of rows; a body that has the dict form whole goes to `read_form`, with id, time and count.
+
+    One loop, without a call of Python for what most messages have: rows are many.
     """
-    try:
-        if stored[0] != FORM:
-            raise _wrong_form(stored)
-        shape = stored[1]
-        if shape == "":
-            return None
-        plan = _plan(shape)
-    except (IndexError, TypeError):
-        raise ValueError("not a stored form") from None
-    message = UnsealedMessage()
-    size, message.role, message.is_error, content_at, is_text_part, calls_at, fields = plan
-    if len(stored) != size:
-        raise ValueError("not a stored form")
-    message.tool_calls = _read_calls(stored[calls_at]) if calls_at else ()
-    content = stored[content_at] if content_at else None
-    text = ""
-    if type(content) is not str:
-        message.content = _read_content(content, is_text_part)
-        if content is None:
-            check_content(message.role, message.tool_calls)
-    elif is_text_part:
-        text = content
-    else:
-        message.content = content
-    message._row_values = (counter, tokens, created, text)
-    if not 0 <= created < EXACT_FLOAT_LIMIT:
-        message.created_at = from_microseconds(created)
-    message.tool_call_id = message.name = message.phase = message.agent = None
-    message.extra = EMPTY
-    if fields:
-        _set_fields(message, stored, fields)
-    message.id = id
-    # A tuple of texts is nothing that the garbage collector has to look at.
-    message._source_form = tuple(stored)
-    return message.seal()
-
-
-def _set_fields(message: UnsealedMessage, stored: list[Any], fields: tuple[tuple[str, int], ...]) -> None:
-    """Set the fields that few messages have."""
-    for name, at in fields:
-        value = stored[at]
-        if type(value) is str and name != "extra":
-            setattr(message, name, value)
-        elif type(value) is dict and name == "extra":
-            message.extra = freeze(value) if value else EMPTY
-        elif value is not None:
+    messages: list[Message] = []
+    known_counter = ""
+    for _, message_id, created, tokens, counter, _, body in rows:
+        try:
+            stored, end = _scan(body, 0)
+        except StopIteration:
+            end = -1
+        if end != len(body) or type(created) is not int:
+            raise ValueError("not the row of a message")
+        plan = None
+        if type(stored) is list:
+            try:
+                if stored[0] != FORM:
+                    raise _wrong_form(stored)
+                if stored[1] != "":
+                    plan = _plan(stored[1])
+            except (IndexError, TypeError):
+                raise ValueError("not a stored form") from None
+        if plan is None:
+            messages.append(read_form(unpack_form(stored), message_id, created, tokens, counter))
+            continue
+        size, role, is_error, content_at, is_text_part, calls_at, extra_at, texts, form = plan
+        if len(stored) != size:
             raise ValueError("not a stored form")
+        message = UnsealedMessage()
+        message.role = role
+        message.is_error = is_error
+        message.tool_calls = _read_calls(stored[calls_at]) if calls_at else ()
+        message.extra = _read_extra(stored[extra_at]) if extra_at else EMPTY
+        content = stored[content_at] if content_at else None
+        text = ""
+        if type(content) is not str:
+            message.content = _read_content(content, is_text_part)
+            if content is None:
+                check_content(role, message.tool_calls)
+            form = None
+        elif is_text_part:
+            text = content
+        else:
+            message.content = content
+        # Mostly the same as before: then one text for all, not one for each row.
+        if counter != known_counter:
+            known_counter = counter
+        message._row_values = (known_counter, tokens, created, text, end)
+        if not 0 <= created < EXACT_FLOAT_LIMIT:
+            message.created_at = from_microseconds(created)
+        message.tool_call_id = message.name = message.phase = message.agent = None
+        for name, at in texts:
+            value = stored[at]
+            if type(value) is str:
+                setattr(message, name, value)
+            elif value is not None:
+                raise ValueError("not a stored form")
+        message.id = message_id
+        # A tuple of texts is nothing that the garbage collector has to look at.
+        message._source_form = form or tuple(stored)
+        messages.append(message.seal())
+    return messages
 
 
-class _Plan(NamedTuple):
-    """Where the values of a shape are; 0 for what it does not have."""
-
-    size: int
-    role: ChatRole
-    is_error: bool
-    content: int
-    is_text_part: bool
-    tool_calls: int
-    # Those that few messages have, and where.
-    fields: tuple[tuple[str, int], ...]
+# Of a shape: its number of values and two more, the role, `is_error`, where the content is (0: nowhere) and
+# whether it is that of one text part, where the calls and the extra are, the fields that are texts and where,
+# and the shape itself if a message whose content is a text has all values in its fields. A bare tuple: Python
+# takes one apart much faster than one with names.
+_Plan: TypeAlias = tuple[int, ChatRole, bool, int, bool, int, int, tuple[tuple[str, int], ...], str | None]
 
 
 @lru_cache(maxsize=512)
@@ -267,15 +290,22 @@ def _plan(shape: str) -> _Plan:
         constants[name] = value
     if "role" not in constants:
         raise ValueError("not a stored form")
-    return _Plan(
-        size=size,
-        role=ROLES[constants["role"]],
-        is_error=bool(constants.get("is_error")),
-        content=places.get("content", 0),
-        is_text_part=not _TEXT_PARTS.keys().isdisjoint(shape),
-        tool_calls=places.get("tool_calls", 0),
-        fields=tuple((_OTHER_FIELDS[name], places[name]) for name in _OTHER_FIELDS if name in places),
+    return (
+        size,
+        ROLES[constants["role"]],
+        bool(constants.get("is_error")),
+        places.get("content", 0),
+        not _TEXT_PARTS.keys().isdisjoint(shape),
+        places.get("tool_calls", 0),
+        places.get("extra", 0),
+        tuple((_TEXT_FIELDS[name], places[name]) for name in _TEXT_FIELDS if name in places),
+        shape if _has_all_in_fields(shape) else None,
     )
+
+
+def _has_all_in_fields(shape: str) -> bool:
+    """Whether the values of a shape are fields of the message, if its content is a text."""
+    return _KNOWN_LETTERS.issuperset(shape) and not {"a", "g"}.issubset(shape)
 
 
 def _check_form(stored: Any) -> str:
@@ -318,6 +348,12 @@ def _read_part(value: Any) -> Part:
     if type(value) is dict and value.get("type") == "text" and type(value.get("text")) is str:
         return make_text(value["text"])
     return parse_list_part(value, "content")
+
+
+def _read_extra(value: Any) -> Mapping[str, Any]:
+    if type(value) is not dict and value is not None:
+        raise ValueError("not a stored form")
+    return freeze(value) if value else EMPTY
 
 
 def _read_calls(value: Any) -> tuple[ToolCall, ...]:

@@ -29,7 +29,7 @@ from autonomy_ctx.items.message import (
     parse_text,
     parse_time,
 )
-from autonomy_ctx.items.stored_form import source_form, unpack_form
+from autonomy_ctx.items.stored_form import source_dict
 from autonomy_ctx.items.summary import Segment, Summary
 
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
@@ -122,10 +122,9 @@ def from_form(
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
-    source = source_form(message)
-    if source is None:
+    form = source_dict(message)
+    if form is None:
         return _canonical_form(message)
-    form: dict[str, Any] = thaw(unpack_form(source))
     if message._is_stored:
         if form.get("message_id") != message.id:
             form["id"] = message.id

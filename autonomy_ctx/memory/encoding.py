@@ -8,7 +8,7 @@ bodies, and the rows of segments.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,12 +20,12 @@ from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
 from autonomy_ctx.items.stored_form import (
+    StoredRow,
     pack_form,
     pack_source_form,
-    read_stored,
+    read_rows,
     source_form,
     unpack_form,
-    whole_form,
 )
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import (
@@ -47,8 +47,6 @@ INLINE_CHARACTERS = 64 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A dict first: to ask whether it is any mapping takes longer than all else.
 _MAPPING_TYPES = (dict, Mapping)
-# What `loads` calls: a value from a text and an index, and where it ends; StopIteration if there is none.
-_scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 # Not there on every Python; see `_encode`.
 _make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
@@ -143,25 +141,7 @@ def encode_row(message: Message) -> str:
 
 def decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    try:
-        stored, end = _scan(body, 0)
-    except StopIteration:
-        end = -1
-    if end != len(body):
-        raise ValueError("not the body of a message")
-    if type(created) is not int:
-        raise ValueError("not the time of a message")
-    if type(stored) is list:
-        message = read_stored(stored, message_id, created, tokens, counter)
-        if message is not None:
-            return message
-        stored = whole_form(stored)
-    if type(stored) is not dict:
-        raise ValueError("not the body of a message")
-    message = wire.from_form(stored, id=message_id, created_at=from_microseconds(created))
-    pack_source_form(message)
-    object.__setattr__(message, "_row_values", (counter, tokens))
-    return message
+    return read_rows(((0, message_id, created, tokens, counter, 0, body),), _read_form)[0]
 
 
 def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
@@ -174,19 +154,23 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
-def decode_entries(rows: Iterable[Sequence[Any]]) -> list[Entry]:
-    """The entries of many rows: position, id, time, tokens, counter, size and body of each."""
-    entries, position = [], 0
+def decode_entries(rows: Sequence[StoredRow]) -> list[Entry]:
+    """The entries of rows."""
     try:
-        for position, message_id, created, tokens, counter, _, body in rows:  # told below
-            message = decode_row(message_id, created, tokens, counter, body)
-            # What `Entry(...)` comes to, in two thirds of the time.
-            entries.append(tuple.__new__(Entry, (position, message)))
-        return entries
+        messages = read_rows(rows, _read_form)
+        return [Entry(row[0], message) for row, message in zip(rows, messages, strict=True)]
     except ValueError:
         pass
-    # Raised out here, without its cause: that might quote what users said.
-    raise UnreadableRow(f"the message at position {position} cannot be read")
+    # Row by row it is known which one cannot be read.
+    return [decode_entry(*row[:5], row[6]) for row in rows]
+
+
+def _read_form(form: dict[str, Any], message_id: str, created: int, tokens: int, counter: str) -> Message:
+    """The message of a row whose body has its dict form whole."""
+    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created))
+    pack_source_form(message)
+    object.__setattr__(message, "_row_values", (counter, tokens))
+    return message
 
 
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
@@ -255,6 +239,9 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
+    known = message._row_values
+    if known is not None and len(known) == 5:
+        return known[4]
     form = message._source_form
     if isinstance(form, str):
         form = tuple(source_form(message) or ())

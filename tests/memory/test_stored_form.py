@@ -16,11 +16,14 @@ from strategies import NOON, any_text, json_values, message_dicts, messages, som
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.items import Summary, wire
-from autonomy_ctx.items.stored_form import FORM, pack_form, shrink_source_form, unpack_form
+from autonomy_ctx.items.stored_form import FORM, StoredRow, pack_form, shrink_source_form, unpack_form
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import (
+    UnreadableRow,
     approximate_length,
     coerce_message,
+    decode_entries,
+    decode_entry,
     decode_row,
     decode_whole_body,
     encode_row,
@@ -110,6 +113,65 @@ def test_a_plain_message_keeps_only_the_shape_of_its_form() -> None:
         message = make_draft(coerce({"role": "user", "content": content}), TokenCounter()).message
         shrink_source_form(message)
         assert isinstance(message._source_form, str)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"role": "user", "content": "hello"},
+        {"role": "user", "content": {"text": "hello", "type": "text"}, "phase": "executing"},
+        {"phase": None, "content": {"type": "text", "text": ""}, "role": "assistant", "tool_calls": []},
+        {"role": "tool", "tool_call_id": "c1", "name": "find", "content": "hello", "is_error": True},
+    ],
+)
+def test_a_plain_message_from_a_row_keeps_only_the_shape_of_its_form(form: dict[str, Any]) -> None:
+    sent = coerce(form)
+    found = read_back(sent, encode_row(sent))
+    assert isinstance(found._source_form, str)
+    assert json.dumps(wire.to_dict(found)) == json.dumps(wire.to_dict(sent))
+    assert encode_row(found) == encode_row(sent)
+
+
+def test_a_message_from_a_row_keeps_both_names_of_its_agent() -> None:
+    sent = coerce({"role": "user", "content": "hello", "agent_id": "other", "agent": "helper"})
+    found = read_back(sent, encode_row(sent))
+    assert wire.to_dict(found) == wire.to_dict(sent)
+    assert (found.agent, wire.to_dict(found)["agent_id"]) == ("helper", "other")
+
+
+def test_a_message_from_a_row_is_as_long_as_its_body() -> None:
+    sent = coerce({"role": "user", "content": "hello", "own": {"more": "x" * 1000}})
+    for form in (sent, coerce({"role": "user", "content": {"type": "text", "text": "y" * 1000}})):
+        body = encode_row(form)
+        assert 0.9 * len(body) <= approximate_length(read_back(form, body)) <= len(body)
+
+
+def row(position: int, body: str, counter: str = "c") -> StoredRow:
+    return (position, f"m{position}", 0, 1, counter, len(body), body)
+
+
+def test_many_rows_are_read_as_each_of_them_is() -> None:
+    bodies = ['[2,"Uc","x"]', '{"role":"user","content":"y"}', '[2,"",{"role":"user","content":"z","own":1}]']
+    rows = [row(position, body) for position, body in enumerate(bodies, start=3)]
+    assert list(decode_entries(rows)) == [decode_entry(*one[:5], one[6]) for one in rows]
+    assert [entry.position for entry in decode_entries(rows)] == [3, 4, 5]
+
+
+def test_of_many_rows_the_one_that_cannot_be_read_is_named() -> None:
+    rows = [row(7, '[2,"Uc","x"]'), row(9, '[2,"Uc","secret"'), row(10, '[2,"Uc","y"]')]
+    with pytest.raises(UnreadableRow, match="position 9 ") as refused:
+        decode_entries(rows)
+    assert (refused.value.__cause__, refused.value.__context__) == (None, None), (
+        "they may quote what was said"
+    )
+
+
+def test_rows_of_one_counter_share_its_name() -> None:
+    names = ["".join(letters) for letters in ("one", "one", "two")]
+    entries = decode_entries([row(at, '[2,"Uc","x"]', name) for at, name in enumerate(names)])
+    first, again, other = [next(iter(entry.message._row_values or ())) for entry in entries]
+    assert (first, other) == ("one", "two")
+    assert again is first
 
 
 @some

@@ -386,9 +386,9 @@ MUTANTS = [
     ),
     Mutant(
         "what is handed out is a copy",
-        "items/wire.py",
-        "    form: dict[str, Any] = thaw(unpack_form(source))\n",
-        "    form: dict[str, Any] = unpack_form(source)\n",
+        "items/stored_form.py",
+        "None if form is None else thaw(unpack_form(form))\n",
+        "None if form is None else unpack_form(form)\n",
         "tests/items/test_wire.py",
     ),
     Mutant(
@@ -401,15 +401,22 @@ MUTANTS = [
     Mutant(
         "a row that something else has changed gives no broken message",
         "items/stored_form.py",
-        "        if type(value) is str and name",
-        "        if value is not None and name",
+        "            if type(value) is str:\n                setattr",
+        "            if value is not None:\n                setattr",
         ROWS,
     ),
     Mutant(
         "a row with too many values is refused",
         "items/stored_form.py",
-        "    if len(stored) != size:",
-        "    if len(stored) < size:",
+        "        if len(stored) != size:",
+        "        if len(stored) < size:",
+        ROWS,
+    ),
+    Mutant(
+        "a message from a row keeps both names of its agent",
+        "items/stored_form.py",
+        ' and not {"a", "g"}.issubset(shape)',
+        "",
         ROWS,
     ),
     Mutant(

@@ -432,7 +432,8 @@ def read_rows(
             found.close()
     finally:
         snapshot.close()
-    entries = decode_entries(reversed(rows))
+    rows.reverse()
+    entries = decode_entries(rows)
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
