@@ -28,6 +28,7 @@ from autonomy_ctx.items.stored_form import (
     unpack_form,
 )
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -154,15 +155,14 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
-def decode_entries(rows: Sequence[StoredRow]) -> list[Entry]:
+def decode_entries(rows: Sequence[StoredRow]) -> EntryColumns:
     """The entries of rows."""
     try:
-        messages = read_rows(rows, _read_form)
-        return [Entry(row[0], message) for row, message in zip(rows, messages, strict=True)]
+        return EntryColumns(tuple([row[0] for row in rows]), tuple(read_rows(rows, _read_form)))
     except ValueError:
         pass
     # Row by row it is known which one cannot be read.
-    return [decode_entry(*row[:5], row[6]) for row in rows]
+    return EntryColumns.of([decode_entry(*row[:5], row[6]) for row in rows])
 
 
 def _read_form(form: dict[str, Any], message_id: str, created: int, tokens: int, counter: str) -> Message:

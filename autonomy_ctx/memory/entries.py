@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, overload
 
@@ -34,7 +35,8 @@ class EntryColumns(Sequence[Entry]):
         return len(self.messages)
 
     def __iter__(self) -> Iterator[Entry]:
-        return map(Entry, self.positions, self.messages)
+        # What `map(Entry, ...)` comes to, without a step of Python for each.
+        return map(tuple.__new__, repeat(Entry), zip(self.positions, self.messages, strict=True))
 
     @overload
     def __getitem__(self, index: int) -> Entry: ...

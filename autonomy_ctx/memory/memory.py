@@ -316,7 +316,11 @@ class Memory(AsyncResource):
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         check_int("after", after, least=0, most=MAX_POSITION)
         check_int("before", before, least=0, most=MAX_POSITION, optional=True)
-        return await self.read_key(key, after=after, before=before, limit=limit)
+        window = await self.read_key(key, after=after, before=before, limit=limit)
+        if self._window_cache is None or isinstance(window.entries, list):
+            return window
+        # A list belongs to the caller, unlike what the cache has.
+        return Window(window.head, list(window.entries))
 
     def read_key(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None

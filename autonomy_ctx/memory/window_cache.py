@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import approximate_length
-from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, TurnHold, Window
+from autonomy_ctx.memory.entries import EntryColumns
+from autonomy_ctx.memory.store import Draft, Head, Key, Store, TurnHold, Window
 
 # A message in memory is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 1_500
@@ -30,7 +31,7 @@ class _CachedWindow:
 
     __slots__ = ("base", "entries", "head", "identity", "size")
 
-    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry], size: int) -> None:
+    def __init__(self, identity: object, base: int, head: Head, entries: EntryColumns, size: int) -> None:
         self.identity, self.base, self.head = identity, base, head
         self.entries, self.size = entries, size
 
@@ -75,26 +76,28 @@ class WindowCache:
         if cached is None or not _covers_read(cached, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
-            entries = list(window.entries)
-            base, size = _window_base(window, after, limit), _entries_bytes(entries[:MAX_WINDOW_MESSAGES])
+            if len(window.entries) > MAX_WINDOW_MESSAGES:
+                self._drop(key)
+                return window
+            entries = EntryColumns.of(window.entries)
+            base, size = _window_base(window.head, entries, after, limit), _message_bytes(entries)
             self._put(key, _CachedWindow(self._log.identity, base, window.head, entries, size))
             return window
         self.hits += 1
         if after >= cached.head.position:
             # Nothing was said since, as often when a context is composed.
             return Window(cached.head, [])
-        entries = cached.entries[:] if limit is None else cached.entries[-limit:] if limit else []
-        if entries and entries[0].position <= after:
-            entries = entries[bisect_right(entries, after, key=_position) :]
-        return Window(cached.head, entries)
+        positions = cached.entries.positions
+        first = 0 if limit is None else max(len(positions) - limit, 0)
+        return Window(cached.head, cached.entries[bisect_right(positions, after, lo=first) :])
 
     async def _read_before(
         self, key: Key, cached: _CachedWindow | None, after: int, before: int, limit: int | None
     ) -> Window:
         """A window that ends inside the log; one that ends where the cached one begins is cached with it."""
         if cached is not None:
-            end = bisect_left(cached.entries, before, key=_position)
-            start = bisect_right(cached.entries, after, hi=end, key=_position)
+            end = bisect_left(cached.entries.positions, before)
+            start = bisect_right(cached.entries.positions, after, hi=end)
             if cached.base <= after or (limit is not None and end - start >= limit):
                 self.hits += 1
                 first = start if limit is None else max(start, end - limit)
@@ -104,12 +107,13 @@ class WindowCache:
             cached is not None
             and window.entries
             and window.head == cached.head
-            and before == cached.entries[0].position
+            and before == cached.entries.positions[0]
             and len(window.entries) + len(cached.entries) <= MAX_LOOKBACK_MESSAGES
         ):
-            size = cached.size + _entries_bytes(window.entries)
+            older = EntryColumns.of(window.entries)
+            size = cached.size + _message_bytes(older)
             if size <= MAX_WINDOW_BYTES:
-                entries, base = [*window.entries, *cached.entries], _window_base(window, after, limit)
+                base, entries = _window_base(window.head, older, after, limit), older + cached.entries
                 self._put(key, _CachedWindow(cached.identity, base, cached.head, entries, size))
         return window
 
@@ -140,22 +144,26 @@ class WindowCache:
         grown = new.head.position - cached.head.position
         if new.head.generation != cached.head.generation or not 0 <= grown <= MAX_WINDOW_MESSAGES:
             return None
-        entries = [*cached.entries, *new.entries] if new.entries else cached.entries
+        came = EntryColumns.of(new.entries)
+        entries = cached.entries + came if came else cached.entries
         dropped = entries[:-MAX_WINDOW_MESSAGES]
-        base = dropped[-1].position if dropped else cached.base
+        base = dropped.positions[-1] if dropped else cached.base
         # Only what came and went is measured: a window is long, and a turn adds little to it.
-        size = cached.size + _entries_bytes(new.entries) - _entries_bytes(dropped)
+        size = cached.size + _message_bytes(came) - _message_bytes(dropped)
         extended = _CachedWindow(cached.identity, base, new.head, entries[-MAX_WINDOW_MESSAGES:], size)
         self._put(key, extended)
         return extended
 
     def _put(self, key: Key, cached: _CachedWindow) -> None:
-        fits = cached.size <= MAX_WINDOW_BYTES and len(cached.entries) <= MAX_WINDOW_MESSAGES
+        if cached.size > MAX_WINDOW_BYTES:
+            self._drop(key)
+            return
         with self._lock:
-            if fits:
-                self._windows[key] = cached
-            else:
-                self._windows.pop(key, None)
+            self._windows[key] = cached
+
+    def _drop(self, key: Key) -> None:
+        with self._lock:
+            self._windows.pop(key, None)
 
 
 def _covers_read(cached: _CachedWindow, after: int, limit: int | None) -> bool:
@@ -165,20 +173,15 @@ def _covers_read(cached: _CachedWindow, after: int, limit: int | None) -> bool:
 
 def _reaches_back_to(cached: _CachedWindow, before: int) -> bool:
     """Whether a window up to there is one of the cached entries, or stands right before them."""
-    return bool(cached.entries) and cached.entries[0].position <= before
+    return bool(cached.entries) and cached.entries.positions[0] <= before
 
 
-def _window_base(window: Window, after: int, limit: int | None) -> int:
+def _window_base(head: Head, entries: EntryColumns, after: int, limit: int | None) -> int:
     """The position after which nothing is missing from a window."""
-    if limit is None or len(window.entries) < limit:
+    if limit is None or len(entries) < limit:
         return after
-    return window.entries[0].position - 1 if window.entries else window.head.position
+    return entries.positions[0] - 1 if entries else head.position
 
 
-def _position(entry: Entry) -> int:
-    return entry.position
-
-
-def _entries_bytes(entries: Sequence[Entry]) -> int:
-    lengths = [approximate_length(entry.message) for entry in entries]
-    return sum(lengths) + MESSAGE_OVERHEAD_BYTES * len(lengths)
+def _message_bytes(entries: EntryColumns) -> int:
+    return sum(map(approximate_length, entries.messages)) + MESSAGE_OVERHEAD_BYTES * len(entries)

@@ -420,6 +420,13 @@ MUTANTS = [
         ROWS,
     ),
     Mutant(
+        "a list of messages belongs to who asked",
+        "memory/memory.py",
+        "        return Window(window.head, list(window.entries))\n",
+        "        return window\n",
+        "tests/memory/test_hot.py",
+    ),
+    Mutant(
         "a row of a newer version says to upgrade",
         "items/stored_form.py",
         "type(stored[0]) is int and stored[0] > FORM:",
