@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -27,8 +27,12 @@ class Waiter(Protocol):
     def notify(self) -> None:
         """Wake the task. Only called in `loop`; use `notify_all` from elsewhere."""
 
-    async def wait(self) -> bool:
-        """Wait; false when the timeout passed first. May be called again."""
+    @property
+    def notified(self) -> bool:
+        """Whether it was notified: after a wait, false when the timeout passed first."""
+
+    def wait(self) -> Awaitable[None]:
+        """Wait to be notified, or for the timeout. May be called again."""
 
 
 class WaiterFactory:
@@ -82,33 +86,33 @@ def _notify_each(waiters: list[Waiter]) -> None:
 
 
 class _AsyncioWaiter:
-    __slots__ = ("_future", "_notified", "_timeouts", "loop")
+    __slots__ = ("_future", "_timeouts", "loop", "notified")
 
     def __init__(self, timeouts: _TimeoutQueue) -> None:
         self.loop = timeouts.loop
         self._timeouts = timeouts
-        self._notified = False
+        self.notified = False
         self._future: asyncio.Future[None] | None = None
 
     def notify(self) -> None:
         # Kept as a fact: it may come between the end of one wait and the start of the next.
-        self._notified = True
-        self.wake()
+        self.notified = True
+        if self._future is not None:
+            _end_wait(self._future)
 
-    async def wait(self) -> bool:
-        if not self._notified:
-            self._future = self.loop.create_future()
-            self._timeouts.add(self)
-            await self._future
-        return self._notified
+    def wait(self) -> asyncio.Future[None]:
+        # The future itself: a coroutine around it would be one more step for every job.
+        self._future = future = self.loop.create_future()
+        if self.notified:
+            future.set_result(None)
+        else:
+            self._timeouts.add(future)
+        return future
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._future is not None and not self._future.done()
 
-    def wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+def _end_wait(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
 
 
 class _TimeoutQueue:
@@ -116,14 +120,14 @@ class _TimeoutQueue:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop, self._seconds = loop, seconds
-        self._waits: deque[tuple[float, _AsyncioWaiter]] = deque()
+        self._waits: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._armed = False
 
-    def add(self, waiter: _AsyncioWaiter) -> None:
+    def add(self, wait: asyncio.Future[None]) -> None:
         waits = self._waits
-        while waits and not waits[0][1].is_waiting:
+        while waits and waits[0][1].done():
             waits.popleft()
-        waits.append((self.loop.time() + self._seconds, waiter))
+        waits.append((self.loop.time() + self._seconds, wait))
         if not self._armed:
             self._arm()
 
@@ -134,8 +138,8 @@ class _TimeoutQueue:
     def _expire(self) -> None:
         self._armed = False
         waits, now = self._waits, self.loop.time()
-        while waits and (waits[0][0] <= now or not waits[0][1].is_waiting):
-            waits.popleft()[1].wake()
+        while waits and (waits[0][0] <= now or waits[0][1].done()):
+            _end_wait(waits.popleft()[1])
         if waits:
             self._arm()
 
@@ -153,10 +157,13 @@ class _TrioWaiter:
     def notify(self) -> None:
         self._event.set()
 
-    async def wait(self) -> bool:
+    @property
+    def notified(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> None:
         with anyio.move_on_after(self._timeout):
             await self._event.wait()
-        return self._event.is_set()
 
 
 T = TypeVar("T")
@@ -199,12 +206,14 @@ class WorkerJob(Generic[T]):
     async def wait(self) -> JobOutcome:
         """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
         try:
-            if await self.waiter.wait():
+            await self.waiter.wait()
+            if self.waiter.notified:
                 return JobOutcome.DONE
             if self._withdraw():
                 return JobOutcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            return JobOutcome.DONE if await self.waiter.wait() else JobOutcome.UNKNOWN
+            await self.waiter.wait()
+            return JobOutcome.DONE if self.waiter.notified else JobOutcome.UNKNOWN
         except BaseException:
             self._withdraw()
             raise
@@ -291,11 +300,9 @@ class WorkerThread:
         notify_all(self._end_waiters)
 
     def _collect(self) -> None:
-        try:
-            while True:
-                self._enqueue(self._inbox.get_nowait())
-        except Empty:
-            return
+        # Nobody else takes anything out: what is there stays there.
+        while not self._inbox.empty():
+            self._enqueue(self._inbox.get_nowait())
 
     def _enqueue(self, job: WorkerJob[Any] | None) -> None:
         if job is None:

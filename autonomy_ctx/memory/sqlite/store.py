@@ -562,7 +562,8 @@ class SqliteStore:
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._check_usable()
-        return await self._result_of(self._writer.worker.submit(work))
+        job = self._writer.worker.submit(work)
+        return self._result_of(job, await job.wait())
 
     async def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run a small read in the caller's thread; None when it should not run there."""
@@ -573,15 +574,17 @@ class SqliteStore:
 
     async def _read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._check_usable()
+        job = self._reader.worker.submit(work)
         try:
-            return await self._result_of(self._reader.worker.submit(work))
+            return self._result_of(job, await job.wait())
         except SchemaNotReady:
             # Any job of the writer makes the tables.
             await self._write(lambda transaction: None)
-            return await self._result_of(self._reader.worker.submit(work))
+            job = self._reader.worker.submit(work)
+            return self._result_of(job, await job.wait())
 
-    async def _result_of(self, job: WorkerJob[T]) -> T:
-        outcome = await job.wait()
+    def _result_of(self, job: WorkerJob[T], outcome: JobOutcome) -> T:
+        """The result of a job after the wait for it, or the error that says why there is none."""
         if outcome is JobOutcome.WITHDRAWN:
             raise StoreBusy(path=self.path, seconds=self.timeout)
         if outcome is JobOutcome.UNKNOWN:
