@@ -13,7 +13,7 @@ import asyncio
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -239,6 +239,10 @@ class Connection:
         rows.lastrowid = self._connection.last_insert_rowid()
         rows.rowcount = self._connection.changes()
         return rows
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Rows:
+        with _python_errors():
+            return Rows(self._connection.executemany(sql, rows).fetchall())
 
     def cursor(self) -> Connection:
         return self

@@ -135,8 +135,8 @@ class Transaction:
         self._connection = connection
         self._rows = rows
         rows.drop_if_stale(connection)
-        # One cursor for the statement that runs once per message.
-        self._insert_row = connection.cursor().execute
+        # One cursor for the statements of an append: making one for each takes a tenth of its time.
+        self._cursor = connection.cursor()
         # Those that this transaction has changed and not yet written.
         self._open_rows: dict[Key, ConversationRow] = {}
         self._changes_before = connection.total_changes
@@ -224,17 +224,17 @@ class Transaction:
 
     def flush(self) -> None:
         """Write the conversations' rows; done before the commit."""
-        execute = self._connection.execute
-        for row in self._open_rows.values():
-            execute(_UPDATE_HEAD, (row.position, row.count, row.last_user, row.id))
-        self._rows.by_key.update(self._open_rows)
-        self._open_rows.clear()
+        if self._open_rows:
+            heads = [(row.position, row.count, row.last_user, row.id) for row in self._open_rows.values()]
+            self._cursor.executemany(_UPDATE_HEAD, heads)
+            self._rows.by_key.update(self._open_rows)
+            self._open_rows.clear()
 
     def count(self) -> Progress | None:
         """Count this transaction, as the last thing before its commit; None when it has changed nothing."""
         if self._connection.total_changes == self._changes_before:
             return None
-        self._connection.execute(_COUNT_COMMIT, (self._appended,))
+        self._cursor.execute(_COUNT_COMMIT, (self._appended,))
         known = self._rows.progress
         if known is None:
             [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
@@ -267,7 +267,7 @@ class Transaction:
             draft.size,
             draft.body,
         )
-        self._insert_row(_INSERT_MESSAGE, row)
+        self._cursor.execute(_INSERT_MESSAGE, row)
         if draft.whole is not None:
             self._connection.execute(
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
