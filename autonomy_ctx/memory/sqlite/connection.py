@@ -200,7 +200,7 @@ class FileLock:
                 advice="SQLite memory needs Linux, macOS or WSL; Memory() in process works everywhere",
             )
         self.path = path
-        self._file = self._open()
+        self._open()
         _locks.add(self)
 
     def acquire(self, wanted: Callable[[], bool]) -> bool:
@@ -223,7 +223,7 @@ class FileLock:
                     "%s was removed while it was in use, and was created again. Do not remove it", self.path
                 )
                 os.close(self._file)
-                self._file = self._open()
+                self._open()
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -241,12 +241,14 @@ class FileLock:
     ) -> None:
         self.release()
 
-    def _open(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
+    def _open(self) -> None:
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
+        # Asked once: the numbers of an open file on the disk never change.
+        self._own = os.fstat(self._file)
 
     def _in_place(self) -> bool:
         """Whether the file at the path is still the locked one; other processes lock the file at the path."""
-        own = os.fstat(self._file)
+        own = self._own
         return _file_identity(self.path) == (own.st_dev, own.st_ino)
 
     def close(self) -> None:
