@@ -223,6 +223,8 @@ def count_message(message: Message, count: Callable[[str], int]) -> int:
     content = message.content
     if type(content) is str:
         total += count(content)
+    elif type(content) is TextContent:
+        total += count(content.text)
     else:
         for part in message.parts:
             if isinstance(part, TextContent):
