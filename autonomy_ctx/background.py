@@ -80,18 +80,24 @@ class Urgent:
 
 
 class UrgentStep:
-    """While it is entered, a turn computes what it needs next: work in the background waits for it.
+    """Until its end, a turn computes what it needs next: threads in the background wait for it.
 
     It is no request: nobody is answered at its end, who might ask again at once.
     """
 
     __slots__ = ()
 
-    def __enter__(self) -> None:
+    def __init__(self) -> None:
         _urgent[self] = time.monotonic() + URGENT_SECONDS
 
-    def __exit__(self, *failure: object) -> None:
+    def end(self) -> None:
+        """The turn has what it needs."""
         _urgent.pop(self, None)
+
+
+def begin_urgent_step() -> UrgentStep | None:
+    """A step of a turn; None while no thread works in the background, as most of the time."""
+    return UrgentStep() if _thread_jobs else None
 
 
 # In this process, until when.
@@ -163,6 +169,8 @@ class _ThreadState(threading.local):
 
 
 _thread = _ThreadState()
+# What runs in threads now; in a set, because several threads change it.
+_thread_jobs: set[object] = set()
 
 
 async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = False) -> T:
@@ -170,9 +178,12 @@ async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = Fals
 
     def run() -> T:
         _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, False
+        job = object()
+        _thread_jobs.add(job)
         try:
             return work()
         finally:
+            _thread_jobs.discard(job)
             _thread.works_until = None
 
     return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)

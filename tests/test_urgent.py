@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import anyio
@@ -21,6 +22,16 @@ from autonomy_ctx.background import (
     run_in_thread,
     wait_for_quiet,
 )
+from autonomy_ctx.errors import SectionError
+
+
+@contextmanager
+def urgent_step() -> Iterator[None]:
+    step = UrgentStep()
+    try:
+        yield
+    finally:
+        step.end()
 
 
 def steps(sizes: list[int], done: list[str]) -> Generator[int, None, int]:
@@ -125,7 +136,7 @@ async def test_a_thread_stops_at_once_for_what_is_urgent(monkeypatch: pytest.Mon
         return background._thread.works_until != before
 
     assert not await run_in_thread(stops)
-    with UrgentStep():
+    with urgent_step():
         assert await run_in_thread(stops)
 
 
@@ -142,30 +153,49 @@ async def test_a_thread_that_gave_way_for_long_enough_works_for_a_while(
             pause()
             turns.append(background._thread.works_until)
 
-    with UrgentStep():
+    with urgent_step():
         await run_in_thread(work)
     assert turns == turns[:1] * 3, "it stops once for what is urgent, and then it is its turn"
 
 
 async def test_a_step_of_a_turn_is_no_request() -> None:
     before = background._last_urgent
-    with UrgentStep():
+    with urgent_step():
         assert background.somebody_waits()
     assert not background.somebody_waits()
     assert background._last_urgent == before
 
 
-async def test_work_in_the_background_waits_while_a_context_is_composed() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_threads_in_the_background_wait_while_a_context_is_composed(fails: bool) -> None:
     seen: list[bool] = []
 
     class Watching(ContextSection):
+        required = True
+
         async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
             seen.append(background.somebody_waits())
+            if fails:
+                raise ValueError("no")
             return []
 
-    await ContextTemplate([Watching("watching")]).compose(Memory(), "ana", "trip")
+    template, memory = ContextTemplate([Watching("watching")]), Memory()
+    began, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        ended.wait()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_in_thread, work)
+        await anyio.to_thread.run_sync(began.wait)
+        try:
+            with pytest.raises(SectionError) if fails else nullcontext():
+                await template.compose(memory, "ana", "trip")
+            assert not background.somebody_waits()
+        finally:
+            ended.set()
     assert seen == [True]
-    assert not background.somebody_waits()
 
 
 async def test_a_pause_elsewhere_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, UrgentStep, close_resource
+from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, begin_urgent_step, close_resource
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
@@ -305,8 +305,12 @@ class ContextTemplate(AsyncResource):
         plan = self._current_plan()
         cache = memory.compose_cache if isinstance(memory, Memory) else None
         epoch = 0 if cache is None else cache.epoch
-        with UrgentStep():
+        urgent = begin_urgent_step()
+        try:
             results = await run_sections(plan, memory, scope, conversation, shared)
+        finally:
+            if urgent is not None:
+                urgent.end()
         names, turn = [section.name for section in plan.sections], shared.composition.turn_position
         conditions = (names, counter.name, factor, budget, turn, self.arrange)
         key = ("", scope, conversation) if cache is None else (memory.agent, scope, conversation)

@@ -26,7 +26,9 @@ MUTANTS = [
     Mutant(
         "work in the background lets what is urgent go first",
         "background.py",
+        '    """While it is open, somebody waits: work in the background comes later."""\n\n'
         "    def __init__(self) -> None:\n        _urgent[self] = time.monotonic() + URGENT_SECONDS",
+        '    """While it is open, somebody waits: work in the background comes later."""\n\n'
         "    def __init__(self) -> None:\n        pass",
         "tests/test_urgent.py",
     ),
@@ -87,10 +89,10 @@ MUTANTS = [
         "tests/test_urgent.py",
     ),
     Mutant(
-        "work in the background waits while a context is composed",
+        "threads in the background wait while a context is composed",
         "template/template.py",
-        "        with UrgentStep():",
-        "        if True:",
+        "        urgent = begin_urgent_step()",
+        "        urgent = None",
         "tests/test_urgent.py",
     ),
     Mutant(
