@@ -197,11 +197,12 @@ def pause() -> None:
     works_until = _thread.works_until
     if works_until is None:
         return
-    now = time.monotonic()
-    if now < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):
+    if time.monotonic() < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):
         return
     time.sleep(_PAUSE_SECONDS)
-    while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():
+    # From now on: beside a busy event loop, a thread may wake up much later than it wanted to.
+    end = time.monotonic() + GIVE_WAY_SECONDS
+    while time.monotonic() < end and somebody_waits():
         time.sleep(_LOOK_SECONDS)
     _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, somebody_waits()
 

@@ -297,6 +297,27 @@ class ContextTemplate(AsyncResource):
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
+        urgent = begin_urgent_step()
+        try:
+            composed = await self._compose(memory, scope, conversation, shared, previous, tools, max_tokens)
+        finally:
+            if urgent is not None:
+                urgent.end()
+        if self.hooks:
+            await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
+        return composed
+
+    async def _compose(
+        self,
+        memory: Any,
+        scope: str,
+        conversation: str,
+        shared: ComposeParams,
+        previous: ComposedContext | None,
+        tools: Sequence[Any],
+        max_tokens: int | None,
+    ) -> ComposedContext:
+        """Run the sections and put together what they give."""
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
@@ -305,12 +326,7 @@ class ContextTemplate(AsyncResource):
         plan = self._current_plan()
         cache = memory.compose_cache if isinstance(memory, Memory) else None
         epoch = 0 if cache is None else cache.epoch
-        urgent = begin_urgent_step()
-        try:
-            results = await run_sections(plan, memory, scope, conversation, shared)
-        finally:
-            if urgent is not None:
-                urgent.end()
+        results = await run_sections(plan, memory, scope, conversation, shared)
         names, turn = [section.name for section in plan.sections], shared.composition.turn_position
         conditions = (names, counter.name, factor, budget, turn, self.arrange)
         key = ("", scope, conversation) if cache is None else (memory.agent, scope, conversation)
@@ -339,8 +355,6 @@ class ContextTemplate(AsyncResource):
             contribution = results.contributions[index]
             if contribution is not DISABLED:
                 observer.note_composed(contribution, composed, [_tool_spec(tool) for tool in tools])
-        if self.hooks:
-            await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
 
     def _keep_layout(self, cache: ComposeCache, key: Key, epoch: int, known: _KnownLayout) -> None:

@@ -35,8 +35,8 @@ MUTANTS = [
     Mutant(
         "work in the background goes on however much is urgent",
         "background.py",
-        "    while time.monotonic() < end and somebody_waits():",
-        "    while somebody_waits():",
+        "    while time.monotonic() < end and somebody_waits():  # noqa: ASYNC110",
+        "    while somebody_waits():  # noqa: ASYNC110",
         "tests/test_urgent.py",
     ),
     Mutant(
@@ -70,15 +70,15 @@ MUTANTS = [
     Mutant(
         "a thread in the background lets what is urgent go first",
         "background.py",
-        "    while time.monotonic() < now + GIVE_WAY_SECONDS and somebody_waits():",
-        "    while False:",
+        "and somebody_waits():\n        time.sleep(_LOOK_SECONDS)\n",
+        "and False:\n        time.sleep(_LOOK_SECONDS)\n",
         "tests/test_urgent.py",
     ),
     Mutant(
         "a thread in the background stops at once for what is urgent",
         "background.py",
-        "    if now < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):",
-        "    if now < works_until:",
+        " and (_thread.is_overdue or not _urgent or not somebody_waits()):",
+        ":",
         "tests/test_urgent.py",
     ),
     Mutant(
