@@ -66,11 +66,19 @@ STEP_SECONDS = 0.001
 STEP_CHARACTERS = 8_000
 
 
-class Urgent:
-    """While it is open, somebody waits: work in the background comes later."""
+class UrgentStep:
+    """Until its end, a turn computes what it needs next: work in the background comes later."""
 
     def __init__(self) -> None:
         _urgent[self] = time.monotonic() + URGENT_SECONDS
+
+    def end(self) -> None:
+        """The turn has what it needs. Twice is harmless."""
+        _urgent.pop(self, None)
+
+
+class Urgent(UrgentStep):
+    """Until its end, somebody waits for an answer, and may ask again as soon as it is there."""
 
     def end(self) -> None:
         """Nobody waits any more. Twice is harmless."""
@@ -79,29 +87,13 @@ class Urgent:
             _last_urgent = time.monotonic()
 
 
-class UrgentStep:
-    """Until its end, a turn computes what it needs next: threads in the background wait for it.
-
-    It is no request: nobody is answered at its end, who might ask again at once.
-    """
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        _urgent[self] = time.monotonic() + URGENT_SECONDS
-
-    def end(self) -> None:
-        """The turn has what it needs."""
-        _urgent.pop(self, None)
-
-
 def begin_urgent_step() -> UrgentStep | None:
     """A step of a turn; None while no thread works in the background, as most of the time."""
     return UrgentStep() if _thread_jobs else None
 
 
 # In this process, until when.
-_urgent: dict[Urgent | UrgentStep, float] = {}
+_urgent: dict[UrgentStep, float] = {}
 _last_urgent = 0.0
 
 

@@ -25,6 +25,11 @@ from autonomy_ctx.background import (
 from autonomy_ctx.errors import SectionError
 
 
+def set_seconds(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    for name, value in seconds.items():
+        monkeypatch.setattr(background, name, value)
+
+
 @contextmanager
 def urgent_step() -> Iterator[None]:
     step = UrgentStep()
@@ -58,8 +63,7 @@ async def test_an_error_of_a_step_is_raised() -> None:
 
 
 async def test_a_step_waits_while_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    set_seconds(monkeypatch, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
     done: list[str] = []
     urgent = Urgent()
     async with anyio.create_task_group() as group:
@@ -73,8 +77,7 @@ async def test_a_step_waits_while_somebody_does(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["GIVE_WAY_SECONDS", "URGENT_SECONDS"])
 async def test_a_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    set_seconds(monkeypatch, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
     monkeypatch.setattr(background, name, 0.0)
     urgent, done = Urgent(), list[str]()
     try:
@@ -87,9 +90,7 @@ async def test_a_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, na
 
 @pytest.mark.parametrize("name", ["GIVE_WAY_SECONDS", "URGENT_SECONDS"])
 async def test_a_thread_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    set_seconds(monkeypatch, _WORK_SECONDS=0.0, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
     monkeypatch.setattr(background, name, 0.0)
     urgent, done = Urgent(), list[str]()
 
@@ -105,9 +106,7 @@ async def test_a_thread_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, 
 
 
 async def test_a_thread_waits_where_it_pauses_while_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    set_seconds(monkeypatch, _WORK_SECONDS=0.0, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
     urgent, began, order = Urgent(), threading.Event(), list[str]()
 
     def work() -> None:
@@ -126,9 +125,7 @@ async def test_a_thread_waits_where_it_pauses_while_somebody_does(monkeypatch: p
 
 
 async def test_a_thread_stops_at_once_for_what_is_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_WORK_SECONDS", 1000)
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 0.0)
+    set_seconds(monkeypatch, _WORK_SECONDS=1000, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=0.0)
 
     def stops() -> bool:
         before = background._thread.works_until
@@ -143,9 +140,7 @@ async def test_a_thread_stops_at_once_for_what_is_urgent(monkeypatch: pytest.Mon
 async def test_a_thread_that_gave_way_for_long_enough_works_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "_WORK_SECONDS", 1000)
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 0.0)
+    set_seconds(monkeypatch, _WORK_SECONDS=1000, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=0.0)
     turns: list[float | None] = []
 
     def work() -> None:
@@ -199,9 +194,7 @@ async def test_threads_in_the_background_wait_while_a_context_is_composed(fails:
 
 
 async def test_a_pause_elsewhere_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    set_seconds(monkeypatch, _WORK_SECONDS=0.0, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
     urgent, done = Urgent(), list[str]()
 
     def work() -> None:
@@ -234,8 +227,7 @@ async def quiet_comes(done: list[str]) -> None:
 async def test_a_long_step_waits_for_a_while_after_somebody_was_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "_QUIET_SECONDS", 1000)
-    monkeypatch.setattr(background, "_WAIT_FOR_QUIET_SECONDS", 1000)
+    set_seconds(monkeypatch, _QUIET_SECONDS=1000, _WAIT_FOR_QUIET_SECONDS=1000)
     done: list[str] = []
     Urgent().end()
     async with anyio.create_task_group() as group:
@@ -250,9 +242,7 @@ async def test_a_long_step_waits_for_a_while_after_somebody_was_answered(
 async def test_a_step_waits_for_a_request_that_came_during_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
-    monkeypatch.setattr(background, "STEP_SECONDS", 0.0)
+    set_seconds(monkeypatch, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000, STEP_SECONDS=0.0)
     done, came = list[int](), anyio.Event()
     Urgent().end()
 
@@ -283,8 +273,7 @@ async def test_a_step_waits_for_a_request_that_came_during_the_one_before(
 
 
 async def test_a_long_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_QUIET_SECONDS", 1000)
-    monkeypatch.setattr(background, "_WAIT_FOR_QUIET_SECONDS", 0)
+    set_seconds(monkeypatch, _QUIET_SECONDS=1000, _WAIT_FOR_QUIET_SECONDS=0)
     Urgent().end()
     with anyio.fail_after(20):
         await wait_for_quiet()
@@ -292,8 +281,7 @@ async def test_a_long_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_long_step_begins_at_once_where_nobody_ever_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(background, "_last_urgent", 0.0)
+    set_seconds(monkeypatch, _QUIET_SECONDS=0.01, _last_urgent=0.0)
     done: list[str] = []
     async with anyio.create_task_group() as group:
         group.start_soon(quiet_comes, done)

@@ -202,7 +202,7 @@ def _value_fields(shape: str) -> tuple[str, ...]:
     return tuple(_VALUE_FIELDS[letter] for letter in shape if letter in _VALUE_FIELDS)
 
 
-def read_rows(rows: Iterable[StoredRow], read_form: Callable[..., Message]) -> list[Message]:
+def messages_from_rows(rows: Iterable[StoredRow], read_form: Callable[..., Message]) -> list[Message]:
     """The messages of rows; a body that has the dict form whole goes to `read_form`, with id, time and count.
 
     One loop, without a call of Python for what most messages have: rows are many.

@@ -21,9 +21,9 @@ from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
 from autonomy_ctx.items.stored_form import (
     StoredRow,
+    messages_from_rows,
     pack_form,
     pack_source_form,
-    read_rows,
     source_form,
     unpack_form,
 )
@@ -142,7 +142,7 @@ def encode_row(message: Message) -> str:
 
 def decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    return read_rows(((0, message_id, created, tokens, counter, 0, body),), _read_form)[0]
+    return messages_from_rows(((0, message_id, created, tokens, counter, 0, body),), _read_form)[0]
 
 
 def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
@@ -158,7 +158,7 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
 def decode_entries(rows: Sequence[StoredRow]) -> EntryColumns:
     """The entries of rows."""
     try:
-        return EntryColumns(tuple([row[0] for row in rows]), tuple(read_rows(rows, _read_form)))
+        return EntryColumns(tuple([row[0] for row in rows]), tuple(messages_from_rows(rows, _read_form)))
     except ValueError:
         pass
     # Row by row it is known which one cannot be read.

@@ -26,10 +26,8 @@ MUTANTS = [
     Mutant(
         "work in the background lets what is urgent go first",
         "background.py",
-        '    """While it is open, somebody waits: work in the background comes later."""\n\n'
-        "    def __init__(self) -> None:\n        _urgent[self] = time.monotonic() + URGENT_SECONDS",
-        '    """While it is open, somebody waits: work in the background comes later."""\n\n'
-        "    def __init__(self) -> None:\n        pass",
+        "_urgent[self] = time.monotonic() + URGENT_SECONDS",
+        "pass",
         "tests/test_urgent.py",
     ),
     Mutant(
