@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from typing import Any
 
 import anyio
@@ -107,21 +108,27 @@ async def test_a_thread_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, 
 
 async def test_a_thread_waits_where_it_pauses_while_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     set_seconds(monkeypatch, _WORK_SECONDS=0.0, URGENT_SECONDS=1000, GIVE_WAY_SECONDS=1000)
-    urgent, began, order = Urgent(), threading.Event(), list[str]()
+    urgent, looks, done = Urgent(), count(1), list[str]()
+    waits_or_ended, somebody_waits = threading.Event(), background.somebody_waits
+
+    def look() -> bool:
+        if next(looks) == 3:
+            waits_or_ended.set()
+        return somebody_waits()
 
     def work() -> None:
-        began.set()
         pause()
-        order.append("work")
+        done.append("work")
+        waits_or_ended.set()
 
+    monkeypatch.setattr(background, "somebody_waits", look)
     async with anyio.create_task_group() as group:
         group.start_soon(run_in_thread, work)
-        await anyio.to_thread.run_sync(began.wait)
-        for _ in range(50):
-            await anyio.lowlevel.checkpoint()
-        order.append("urgent")
+        await anyio.to_thread.run_sync(waits_or_ended.wait)
+        is_waiting = not done
         urgent.end()
-    assert order == ["urgent", "work"]
+    assert is_waiting
+    assert done
 
 
 async def test_a_thread_stops_at_once_for_what_is_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
