@@ -122,7 +122,8 @@ class NameIndex:
             if self._days is None:
                 self._days = frozenset(_days(self._text))
             return any(_distance(one, other) <= NEAR_DAYS for one in days for other in self._days)
-        name = _SCHEME.sub("", name).strip("/")
+        # The beginning of a URL alone ("https://") is a name, too.
+        name = _SCHEME.sub("", name).strip("/") or name
         return any(map(self._has_pieces, _forms(name))) or self._has_beginning(name)
 
     def _has_pieces(self, name: str) -> bool:

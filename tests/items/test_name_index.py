@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
@@ -126,6 +126,8 @@ def test_long_lists_are_no_subject() -> None:
 
 @some
 @given(any_text, any_text)
+@example("", "A0://")
+@example("Links begin with https:// here.", "")
 def test_a_text_knows_its_own_identifiers(text: str, other: str) -> None:
     source = f"{other} {text} {other}"
     assert unknown_names(source, NameIndex(source)) == []
