@@ -248,6 +248,24 @@ async def test_what_a_digest_replaced_is_known_to_the_summary_that_takes_its_pla
     ]
 
 
+@pytest.mark.parametrize("reply", ["The hotel was called.", "Called.\nFACTS\n+ value: 9 guests"])
+async def test_what_a_digest_found_done_is_not_open_again(memory: Memory, reply: str) -> None:
+    """Whoever takes its place is not told of it, because it is done: neither a model nor the rules."""
+    first = ScriptedModel(["A hotel.\nFACTS\n+ open: call the Hotel Central in Lisbon"])
+    async with summarized(first) as section:
+        await memory.append(*TRIP, *said("I still have to call the Hotel Central in Lisbon.", *["ok"] * 8))
+        await compose_twice(section, memory)
+    covered = (await memory.summary(*TRIP)).covered
+    done = "I called the Hotel Central in Lisbon, that is done. We are 9 guests."
+    await memory.append(*TRIP, *said(done, *["ok"] * 8, start=10))
+    await store_digest(memory, covered + 1, 12)
+    assert (await memory.facts(*TRIP).history())[0].state == "done"
+    async with summarized(ScriptedModel([reply])) as section:
+        found = await compose_twice(section, memory)
+    assert not any("call the Hotel" in line for line in fact_lines(found))
+    assert (await memory.facts(*TRIP).history())[0].state == "done"
+
+
 async def test_without_facts_nobody_is_asked_for_them(memory: Memory) -> None:
     model = ScriptedModel(["record"])
     async with summarized(model, facts=False) as section:
