@@ -7,12 +7,12 @@ its values, the plain text in which a model writes changes, and the text in whic
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from itertools import chain, compress, count, islice, pairwise, repeat
-from operator import attrgetter, gt, is_not, ne, sub
+from itertools import chain, compress, count, islice
+from operator import attrgetter, gt, is_not
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from autonomy_ctx.items.dates import format_day
@@ -216,8 +216,13 @@ def _find_gone(before: Sequence[Fact], after: Sequence[Fact]) -> list[int] | Non
 
 def _without(items: Sequence[T], places: Sequence[int]) -> list[T]:
     """The items, except those at some places, which are in order."""
+    return list(chain.from_iterable(_runs_between(items, places)))
+
+
+def _runs_between(items: Sequence[T], places: Sequence[int]) -> list[Sequence[T]]:
+    """The items before, between and after some places; empty where two places are neighbours."""
     starts, ends = (0, *(place + 1 for place in places)), (*places, len(items))
-    return list(chain.from_iterable(items[start:end] for start, end in zip(starts, ends, strict=True)))
+    return [items[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 # By the first fact. A conversation may have thousands of facts, and a batch of messages changes a few.
@@ -295,17 +300,17 @@ def render_facts(
     return RenderedFacts(
         text,
         tuple(_without(order.facts, places)),
-        _format_ids(_without(order.numbers, places)),
+        _format_ids(_runs_between(order.numbers, places)),
         (min(positions), max(positions)),
     )
 
 
-def _format_ids(numbers: Sequence[int]) -> str:
-    """The ids of facts with these numbers, such as "F1 to F40, F43": there may be thousands."""
-    steps = map(sub, islice(numbers, 1, None), numbers)
-    ends = list(compress(count(1), map(ne, steps, repeat(1))))
-    ranges = [(numbers[start], numbers[end - 1]) for start, end in pairwise([0, *ends, len(numbers)])]
-    return ", ".join([f"F{first} to F{last}" if first != last else f"F{first}" for first, last in ranges])
+def _format_ids(runs: Iterable[Sequence[int]]) -> str:
+    """The ids of facts by runs of numbers, such as "F1 to F40, F43": there may be thousands.
+
+    Between the two ends of a run is every fact that holds, but not every number: other facts have ended.
+    """
+    return ", ".join([f"F{run[0]} to F{run[-1]}" if len(run) > 1 else f"F{run[0]}" for run in runs if run])
 
 
 def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fact]:

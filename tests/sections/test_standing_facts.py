@@ -293,6 +293,24 @@ async def test_facts_take_a_quarter_of_the_size_and_the_rest_is_named(memory: Me
     assert len(await memory.facts(*TRIP)) == 60, "they can still be read"
 
 
+async def test_facts_that_have_ended_make_the_names_of_omitted_ones_no_longer(memory: Memory) -> None:
+    """A range goes on over them: there are no more ranges than facts that are shown, and one."""
+    async with summarized(None, size=400) as section:
+        await memory.append(*TRIP, *said("hello"))
+        facts = section.facts(memory, *TRIP)
+        for number in range(1, 41):
+            await facts.add("value", f"setting number {number} of the service is {number * 17}")
+        for number in range(2, 41, 2):
+            await facts.done(f"F{number}")
+        found = await shown(section, memory)
+    [omission] = found.omitted
+    assert omission.count == 20 - len(fact_lines(found))
+    assert len(omission.reason.split(", ")) <= len(fact_lines(found)) + 1
+    named = _numbers_of(omission.reason.removeprefix("no room for "))
+    listed = {int(line.removeprefix("F").partition(" ")[0]) for line in fact_lines(found)}
+    assert {number for number in named if number % 2} == set(range(1, 41, 2)) - listed
+
+
 def _numbers_of(ids: str) -> list[int]:
     """The numbers of ids such as "F1 to F3, F5"."""
     found: list[int] = []
