@@ -1,15 +1,19 @@
 """What a context still contains at the end of a long conversation, without a model and with a perfect one.
 
 Conversations run through the real pipeline with its defaults, and the background catches up after every turn.
+With outages, the perfect model is down for 40 of every 100 messages, and digests take its place meanwhile.
 Then each case is looked for in the whole context. What is shown must stand in one line: half of a rule is
 another rule. A part of the corpus is held out; both parts and their sum are printed.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,9 @@ from benchmarks.table import Figure
 
 DIGEST = "00fc1a9d8acdfb97469ab1be180b70bc9da9c1c11bbc1167635319b298fcea01"
 SCOPE = "ana"
+# How often a context is composed, ten minutes apart, after the last outage.
+CATCH_UP = 12
+START = datetime(2026, 5, 4, 9, tzinfo=UTC)
 RULES, OPEN, DECISIONS, NEWEST = "rules and preferences", "open items", "decisions", "newest value"
 OLD, FINISHED, NAMES = "old value as if it held", "done item as if open", "key identifiers"
 # The old value and what it is of, in any line of the summary without the newest: also as dated history.
@@ -48,6 +55,7 @@ class Column:
     aims: dict[str, float]
     size: int | None = None
     schema: str | None = None
+    outages: bool = False
 
 
 _PERFECT = {
@@ -74,6 +82,9 @@ COLUMNS = (
     ),
     Column("perfect model, 400", False, True, {**_PERFECT, NAMES: 95}),
     Column("perfect model, 2,000", True, True, {**_PERFECT, NAMES: 60}),
+    Column(
+        "perfect model with outages, 400", False, True, {**_PERFECT, ANYWHERE: 2, NAMES: 95}, outages=True
+    ),
     Column("perfect model, 2,000, size 4,096", True, True, {**_PERFECT, NAMES: 80}, 4096),
     Column(
         "digest, 400, coding schema",
@@ -143,15 +154,55 @@ class Tally:
         return f"{found} of {cases}"
 
 
-async def run_conversation(section: SummarizedHistorySection, conversation: Conversation) -> View:
+class ModelWithOutages:
+    """A model that is down at the end of every `PERIOD` messages, one a minute, and up after the last one."""
+
+    PERIOD, UP = 100, 60
+
+    def __init__(self, model: PerfectSummarizer) -> None:
+        self.name, self._model = model.name, model
+        self.messages, self._waited = 0, 0
+
+    @property
+    def seconds(self) -> float:
+        """What the clock says, by which a model that failed is asked again."""
+        return 60.0 * (self.messages + self._waited)
+
+    @property
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds)
+
+    def wait(self) -> None:
+        """Ten minutes after the last message."""
+        self._waited += 10
+
+    async def complete_chat(
+        self, messages: list[dict[str, Any]], stream: bool = False, max_tokens: int = 2048
+    ) -> str:
+        if self.messages % self.PERIOD >= self.UP and not self._waited:
+            raise ConnectionError("the model is down")
+        return await self._model.complete_chat(messages, stream, max_tokens)
+
+
+async def run_conversation(
+    section: SummarizedHistorySection, conversation: Conversation, outages: ModelWithOutages | None = None
+) -> View:
     """Say everything, compose as an agent would, and look at the last context."""
-    memory, template = Memory(), ContextTemplate([section])
+    memory = Memory() if outages is None else Memory(clock=lambda: outages.now)
+    template, place = ContextTemplate([section]), (SCOPE, conversation.name)
     for message in conversation.messages:
-        await memory.append(SCOPE, conversation.name, message)
+        if outages is not None:
+            outages.messages += 1
+        await memory.append(*place, message)
         if message["role"] in ("user", "tool"):
-            await template.compose(memory, SCOPE, conversation.name)
+            await template.compose(memory, *place)
             await section.settled()
     await section.settled()
+    if outages is not None:
+        for _ in range(CATCH_UP):
+            outages.wait()
+            await template.compose(memory, *place)
+            await section.settled()
     view = view_of((await template.compose(memory, SCOPE, conversation.name)).messages)
     await memory.close()
     return view
@@ -190,9 +241,15 @@ async def tally_column(column: Column, conversations: Sequence[Conversation]) ->
     for conversation in conversations:
         if is_long(conversation) != column.long:
             continue
-        model = PerfectSummarizer(conversation) if column.perfect else None
-        section = SummarizedHistorySection(model, size=column.size, schema=column.schema)
-        view = await run_conversation(section, conversation)
+        perfect = PerfectSummarizer(conversation) if column.perfect else None
+        outages = ModelWithOutages(perfect) if column.outages and perfect else None
+        section = SummarizedHistorySection(
+            outages or perfect,
+            size=column.size,
+            schema=column.schema,
+            clock=time.monotonic if outages is None else partial(getattr, outages, "seconds"),
+        )
+        view = await run_conversation(section, conversation, outages)
         metrics = section.get_metrics()
         await section.close()
         tally.compactions.append(metrics["summaries_committed"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.items.events import mail_id
@@ -28,6 +28,7 @@ from autonomy_ctx.items.relative_dates import resolve_dates
 from autonomy_ctx.items.search_terms import folded_words
 from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 
@@ -84,6 +85,45 @@ def changes_from_lines(
             )
         )
     return changes
+
+
+class FoundDone(NamedTuple):
+    """A fact that a digest found done, as it held before, and the message that says so."""
+
+    fact: Fact
+    end: FactEnd
+
+
+def facts_beside(
+    facts: Sequence[Fact], entries: Sequence[Entry], done: Sequence[FoundDone] = ()
+) -> tuple[Fact, ...]:
+    """The facts as they were before these messages, although a digest has read them already.
+
+    What was learned of them goes when they are summarized, and is to be found again. What they had replaced
+    or ended holds then.
+    """
+    first, last = entries[0].position, entries[-1].position
+    found = (*facts, *(one.fact for one in done if one.end.position <= last)) if done else tuple(facts)
+    gone = {fact.id for fact in found if first <= fact.position <= last and fact.source != "user"}
+    if not gone:
+        return found
+    replaced = {fact.replaces for fact in found if fact.id in gone}
+    beside = (fact for fact in found if fact.id not in gone)
+    return tuple(replace(fact, state="holds") if fact.id in replaced else fact for fact in beside)
+
+
+def still_done(
+    done: Sequence[FoundDone], entries: Sequence[Entry], changes: Sequence[FactChange], listed: Container[str]
+) -> list[FactChange]:
+    """The ends of facts that a model could not decide on, because it was not shown them."""
+    last, stated = entries[-1].position, {normalize_fact(change.text) for change in changes}
+    return [
+        FactChange(
+            action="done", position=end.position, created_at=end.created_at, kind=fact.kind, target=fact.id
+        )
+        for fact, end in done
+        if end.position <= last and fact.id not in listed and normalize_fact(fact.text) not in stated
+    ]
 
 
 def add_profile_changes(

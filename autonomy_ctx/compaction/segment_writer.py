@@ -109,6 +109,8 @@ class SegmentDraft:
     source_hash: str = ""
     # Changes of the facts as the model wrote them; None when it wrote none, or was not asked.
     fact_lines: Sequence[FactLine] | None = None
+    # The ids of the facts that it was shown.
+    listed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,8 @@ class SegmentWriter:
             pinned,
             None if schema is None else RecordLayout(schema, schema.sections, most),
         )
-        return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+        draft = await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+        return replace(draft, listed=frozenset(line.partition(" ")[0] for line in facts or ()))
 
     async def write_merge(
         self,

@@ -13,7 +13,14 @@ from functools import partial
 from autonomy_ctx.background import give_way, run_in_steps, wait_for_quiet
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.facts import add_profile_changes, changes_by_rules, changes_from_lines
+from autonomy_ctx.compaction.facts import (
+    FoundDone,
+    add_profile_changes,
+    changes_by_rules,
+    changes_from_lines,
+    facts_beside,
+    still_done,
+)
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     CountMessage,
@@ -38,11 +45,12 @@ from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDiges
 from autonomy_ctx.compaction.view import facts_until, render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.digest import read_for_digest
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.items.fact import FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
 from autonomy_ctx.tracing import summary_span
 
@@ -155,6 +163,7 @@ class SummaryJob:
         cached = self._cached_request(state)
         if self._settings.model is None:
             await run_in_steps(read_for_digest([entry.message for entry in entries]))
+        done = await self._found_done(state, entries)
         for _ in range(_MAX_SHRINK_TRIES):
             try:
                 draft = await self._writer.write_batch(
@@ -162,7 +171,7 @@ class SummaryJob:
                     [one.text for one in final_segments],
                     counter,
                     cached,
-                    _facts_beside(state.facts, entries),
+                    facts_beside(state.facts, entries, done),
                     [pin.message.text for pin in state.pins],
                 )
                 break
@@ -176,7 +185,7 @@ class SummaryJob:
         else:
             raise UnfitSummary("does not fit the window")
         segment = _make_segment(draft, batch.first, entries[-1].position, times=_times(entries))
-        facts = await self._fact_changes(draft, entries, state)
+        facts = await self._fact_changes(draft, entries, state, done)
         merged, merge_error = None, None
         try:
             merged = await self._merge_if_needed((*final_segments, segment), state, cached)
@@ -206,15 +215,29 @@ class SummaryJob:
             return None
         return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
 
+    async def _found_done(self, state: SummaryState, entries: Sequence[Entry]) -> list[FoundDone]:
+        """The facts that a digest of these messages has found done: whether they are is decided again."""
+        store, first, last = self._memory.store, entries[0].position, entries[-1].position
+        if not self._settings.facts or state.covered < first or not isinstance(store, OutlineReader):
+            return []
+        done = (await store.outline(self._key, ())).done_facts
+        ends = {one.fact_id: one for one in done if first <= one.position <= last and one.source != "user"}
+        found = await store.facts(self._key) if ends else []
+        return [FoundDone(replace(fact, state="holds"), ends[fact.id]) for fact in found if fact.id in ends]
+
     async def _fact_changes(
-        self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
+        self,
+        draft: SegmentDraft,
+        entries: Sequence[Entry],
+        state: SummaryState,
+        done: Sequence[FoundDone],
     ) -> list[FactChange] | None:
         """What a batch changes in the facts, with what it says for the profile."""
         settings = self._settings
         if not settings.facts:
             return None
-        state = replace(state, facts=_facts_beside(state.facts, entries))
-        changes = await self._standing_changes(draft, entries, state)
+        state = replace(state, facts=facts_beside(state.facts, entries, done))
+        changes = await self._standing_changes(draft, entries, state, done)
         light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
         return await run_or_offload(
             light,
@@ -222,7 +245,11 @@ class SummaryJob:
         )
 
     async def _standing_changes(
-        self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
+        self,
+        draft: SegmentDraft,
+        entries: Sequence[Entry],
+        state: SummaryState,
+        done: Sequence[FoundDone],
     ) -> list[FactChange]:
         """The changes of facts that the model wrote, or those found by rules if it does not write facts."""
         zone = self._settings.zone
@@ -235,7 +262,7 @@ class SummaryJob:
             )
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
-                return changes
+                return changes + still_done(done, entries, changes, draft.listed)
         before = await self._entry_before(entries[0])
         return await run_in_steps(changes_by_rules(entries, state.facts, zone, before))
 
@@ -387,20 +414,6 @@ class SummaryJob:
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
     """Whether messages from the same place on were refused when there were fewer, or a part of them."""
     return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"
-
-
-def _facts_beside(facts: tuple[Fact, ...], entries: Sequence[Entry]) -> tuple[Fact, ...]:
-    """The facts without those that were learned of these messages before, as with a digest.
-
-    They go when the messages are summarized, and are to be found again. What they had replaced holds then.
-    """
-    first, last = entries[0].position, entries[-1].position
-    gone = {fact.id for fact in facts if first <= fact.position <= last and fact.source != "user"}
-    if not gone:
-        return facts
-    replaced = {fact.replaces for fact in facts if fact.id in gone}
-    beside = (fact for fact in facts if fact.id not in gone)
-    return tuple(replace(fact, state="holds") if fact.id in replaced else fact for fact in beside)
 
 
 def _times(entries: Sequence[Entry]) -> tuple[float, float]:

@@ -131,12 +131,10 @@ class DroppedFacts:
     """Facts of the messages that a new segment covers. Those that it states again keep their numbers.
 
     If a row that is still there has replaced such a fact or told its end, it has ended with the same number.
-    What these messages have ended stays done: who wrote the segment was shown only what holds.
     """
 
     def __init__(self, dropped: Sequence[EndedFact] = ()) -> None:
         gone = {row.number for row, _ in dropped}
-        self.done = [row for row, _ in dropped if row.is_done]
         self.ended_by = {row.number: by for row, by in dropped if by is not None and by not in gone}
         self._by_text: dict[tuple[FactKind, str], list[FactRow]] = {}
         # Those that hold first, and the oldest of them.
@@ -174,13 +172,11 @@ def make_rows(
     """The rows of changes, numbered from `last` on. Known facts, and changes that end nothing, are left out.
 
     Only a user can end a fact that a user wrote. The index is changed as the facts are. A fact that was
-    dropped and is stated again has its number, and replaces what it had replaced. A fact that was done stays
-    done, unless a change states it.
+    dropped and is stated again has its number, and replaces what it had replaced.
     """
     numbers: dict[str, int | None] = {}
     rows: list[FactRow] = []
     used: set[int] = set()
-    stated: set[int] = set()
     for at, change in enumerate(changes):
         name = change.target or ""
         target = numbers.get(name) if name.startswith("+") else fact_number(change.target)
@@ -194,12 +190,8 @@ def make_rows(
                 continue
             index.end(target)
         else:
-            if not normal:
-                continue
-            known = index.find(normal)
-            if known is not None:
-                numbers[f"+{at}"] = known
-                stated.add(known)
+            if not normal or index.find(normal) is not None:
+                numbers[f"+{at}"] = index.find(normal)
                 continue
             old = dropped.find(change, normal, target, used)
             if old is not None and old.number in used:
@@ -228,12 +220,6 @@ def make_rows(
                 in_profile=change.in_profile,
             )
         )
-    stated |= used
-    for row in dropped.done:
-        if row.target is None or row.target in stated or not index.may_end(row.target, row.source):
-            continue
-        index.end(row.target)
-        rows.append(row._replace(segment=segment))
     return rows
 
 
@@ -329,7 +315,7 @@ class FactRows:
         """Which facts are done, and where that was said."""
         for row in self._rows.values():
             if row.is_done and row.target is not None:
-                yield make_fact_end(row.target, row.position, row.created)
+                yield make_fact_end(row.target, row.position, row.created, row.source)
 
     def replace_range(
         self, first: int, last: int, changes: Sequence[FactChange], *, segment: int

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.items.fact import fact_id
+from autonomy_ctx.items.fact import FactSource, fact_id
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS
 from autonomy_ctx.memory.store import Key, StoredSegment
 
@@ -49,11 +49,12 @@ class OwedWork(NamedTuple):
 
 
 class FactEnd(NamedTuple):
-    """Which fact is done, and the position and time of the message that says so."""
+    """Which fact is done, the position and time of the message that says so, and who found it."""
 
     fact_id: str
     position: int
     created_at: datetime
+    source: FactSource
 
 
 class ConversationOutline(NamedTuple):
@@ -69,9 +70,9 @@ class ConversationOutline(NamedTuple):
     work: OwedWork | None = None
 
 
-def make_fact_end(number: int, position: int, created: float) -> FactEnd:
+def make_fact_end(number: int, position: int, created: float, source: FactSource) -> FactEnd:
     """The end of a fact, by the columns of the row that tells it."""
-    return FactEnd(fact_id(number), position, datetime.fromtimestamp(created, UTC))
+    return FactEnd(fact_id(number), position, datetime.fromtimestamp(created, UTC), source)
 
 
 @runtime_checkable

@@ -230,44 +230,6 @@ class FactsContract(StoreActions):
         assert [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)] == before
         assert list(await self.holding(store)) == ["F5", "F7"]
 
-    async def test_what_a_stand_in_found_done_stays_done(self, store: Store) -> None:
-        """Who writes the real segment is shown what holds, so it can hardly say again what is done."""
-        await self.fill(store, 8)
-        names = ("call the hotel", "book a table", "pay the bill", "renew the pass")
-        opened = [make_change(at, name, kind="open") for at, name in enumerate(names, 1)]
-        await self.commit_facts(store, 1, 4, *opened)
-        await store.write_facts(MAIN, [make_change(4, "mine", kind="open", source="user")])
-        closed = [make_change(5, target=f"F{number}", action="done", source="rules") for number in (1, 2, 3)]
-        own = make_change(6, "buy milk", kind="open", source="rules")
-        bought = make_change(6, target="+3", action="done", source="rules")
-        await self.commit_digest(store, 5, 6, *closed, own, bought)
-        assert list(await self.holding(store)) == ["F4", "F5"]
-        again = make_change(6, "Book a table.", kind="open")
-        paid = make_change(6, "pay by card", "F3")
-        await self.commit_facts(store, 5, 6, again, paid, make_change(6, "buy milk", kind="open"))
-        states = {one.text: one.state for one in await store.facts(MAIN)}
-        assert states == {
-            "call the hotel": "done",
-            "book a table": "holds",
-            "pay the bill": "replaced",
-            "renew the pass": "holds",
-            "mine": "holds",
-            "buy milk": "holds",
-            "pay by card": "holds",
-        }, "but for what the segment states"
-        assert [one.state for one in (await store.summary(MAIN)).facts].count("holds") == 5
-        assert await store.undo_segment(MAIN)
-        assert "call the hotel" in (await self.holding(store)).values(), "it ends with the segment"
-
-    async def test_what_was_done_stays_done_when_nothing_else_changes(self, store: Store) -> None:
-        await self.fill(store, 6)
-        await self.commit_facts(store, 1, 2, make_change(1, "call the hotel", kind="open"))
-        done = make_change(3, target="F1", action="done", source="rules")
-        await self.commit_digest(store, 3, 4, done)
-        await self.commit_facts(store, 3, 4)
-        assert await self.holding(store) == {}
-        assert [(one.id, one.state) for one in await store.facts(MAIN)] == [("F1", "done")]
-
     async def test_facts_do_not_end_each_other_in_a_circle(self, store: Store) -> None:
         await self.fill(store, 6)
         await self.commit_digest(store, 1, 2, make_change(1, "port 80", source="rules"))

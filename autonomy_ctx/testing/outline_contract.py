@@ -75,7 +75,7 @@ class OutlineContract(StoreActions):
         done = replace(make_change(3, "", first.id), action="done")
         await store.write_facts(MAIN, [done, make_change(4, "Pay him.", second.id)])
         [end] = (await read_outline(store)).done_facts
-        assert (end.fact_id, end.position, end.created_at) == (first.id, 3, done.created_at)
+        assert end == (first.id, 3, done.created_at, "model")
 
     async def test_work_that_is_owed_and_has_failed_is_told(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 2)

@@ -46,27 +46,6 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
-        "what a digest found done is done beside the summary in its place",
-        "memory/facts.py",
-        "        index.end(row.target)\n        rows.append(row._replace(segment=segment))\n",
-        "",
-        "tests/sections/test_standing_facts.py",
-    ),
-    Mutant(
-        "what was done and is stated again holds",
-        "memory/facts.py",
-        "                stated.add(known)\n",
-        "",
-        STORES,
-    ),
-    Mutant(
-        "what was done stays done beside a summary without facts",
-        "memory/sqlite/facts.py",
-        "    if not changes and not dropped:",
-        "    if not changes:",
-        STORES,
-    ),
-    Mutant(
         "a merge is stored with the segment that made it necessary",
         "memory/sqlite/summaries.py",
         "        _store_segment(connection, conversation_id, head, merged, now)\n",

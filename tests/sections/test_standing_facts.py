@@ -248,9 +248,8 @@ async def test_what_a_digest_replaced_is_known_to_the_summary_that_takes_its_pla
     ]
 
 
-@pytest.mark.parametrize("reply", ["The hotel was called.", "Called.\nFACTS\n+ value: 9 guests"])
-async def test_what_a_digest_found_done_is_not_open_again(memory: Memory, reply: str) -> None:
-    """Whoever takes its place is not told of it, because it is done: neither a model nor the rules."""
+async def call_and_digest(memory: Memory) -> None:
+    """An open item, and a digest of the message that says it is done."""
     first = ScriptedModel(["A hotel.\nFACTS\n+ open: call the Hotel Central in Lisbon"])
     async with summarized(first) as section:
         await memory.append(*TRIP, *said("I still have to call the Hotel Central in Lisbon.", *["ok"] * 8))
@@ -260,10 +259,56 @@ async def test_what_a_digest_found_done_is_not_open_again(memory: Memory, reply:
     await memory.append(*TRIP, *said(done, *["ok"] * 8, start=10))
     await store_digest(memory, covered + 1, 12)
     assert (await memory.facts(*TRIP).history())[0].state == "done"
-    async with summarized(ScriptedModel([reply])) as section:
-        found = await compose_twice(section, memory)
-    assert not any("call the Hotel" in line for line in fact_lines(found))
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [("Called.\nFACTS\nx F1", "done"), ("Called.\nFACTS\n+ value: 9 guests", "holds")],
+)
+async def test_a_summary_decides_again_what_a_digest_found_done(
+    memory: Memory, reply: str, state: str
+) -> None:
+    """As if there had been no digest: it is shown the item as open."""
+    await call_and_digest(memory)
+    model = ScriptedModel([reply])
+    async with summarized(model) as section:
+        await compose_twice(section, memory)
+    assert "F1 open: call the Hotel Central in Lisbon" in model.calls[0].prompt
+    assert (await memory.facts(*TRIP).history())[0].state == state
+
+
+async def test_what_a_digest_found_done_stays_done_if_the_summary_is_not_shown_it(memory: Memory) -> None:
+    await call_and_digest(memory)
+    # More facts of words that were said than there is room for.
+    for number in range(60):
+        await memory.facts(*TRIP).add("value", f"{number} guests")
+    model = ScriptedModel(["Called.\nFACTS\n+ rule: no flights"])
+    async with summarized(model) as section:
+        await compose_twice(section, memory)
+    assert "F1 open" not in model.calls[0].prompt
     assert (await memory.facts(*TRIP).history())[0].state == "done"
+
+
+async def test_rules_find_again_what_a_digest_found_done(memory: Memory) -> None:
+    await call_and_digest(memory)
+    async with summarized(None) as section:
+        await compose_twice(section, memory)
+    assert not (await memory.summary(*TRIP)).segments[-1].provisional
+    assert (await memory.facts(*TRIP).history())[0].state == "done"
+
+
+async def test_a_summary_is_not_asked_again_what_a_user_called_done(memory: Memory) -> None:
+    await memory.append(*TRIP, *said("I have to call the Hotel Central.", *["ok"] * 11))
+    facts = memory.facts(*TRIP)
+    await facts.add("open", "call the Hotel Central")
+    await store_digest(memory, 1, 12)
+    await facts.done("F1")
+    model = ScriptedModel(["A hotel.\nFACTS\n+ rule: no flights"])
+    async with summarized(model) as section:
+        await compose_twice(section, memory)
+    assert "FACTS" in model.calls[0].prompt
+    assert "F1 open" not in model.calls[0].prompt
+    assert (await facts.history())[0].state == "done"
 
 
 async def test_without_facts_nobody_is_asked_for_them(memory: Memory) -> None:

@@ -113,7 +113,7 @@ async def write_facts(
     dropped: Sequence[EndedFact] = (),
 ) -> list[Fact]:
     """Make changes, and return the added facts. The conversation is locked."""
-    if not changes and not dropped:
+    if not changes:
         return []
     cursor = await connection.execute(
         "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)

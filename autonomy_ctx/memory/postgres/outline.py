@@ -52,7 +52,7 @@ _SELECT_SEGMENTS = f"""
     SELECT {SEGMENT_OUTLINE}, replaced_by FROM autonomy_ctx.segment WHERE conversation_id = %s ORDER BY number
 """  # noqa: S608  # our names
 _SELECT_DONE = """
-    SELECT target, position, created FROM autonomy_ctx.fact
+    SELECT target, position, created, source FROM autonomy_ctx.fact
     WHERE conversation_id = %s AND is_done AND target IS NOT NULL ORDER BY number
 """
 _SELECT_WORK = (

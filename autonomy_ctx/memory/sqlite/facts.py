@@ -267,7 +267,7 @@ def write_facts(
     dropped: Sequence[EndedFact] = (),
 ) -> WrittenFacts:
     """Make changes. If it is `known` which facts hold, they are not read."""
-    if not changes and not dropped:
+    if not changes:
         return WrittenFacts([], None if known is None else known.change((), known.fact_index))
     [(last,)] = connection.execute("SELECT last_fact FROM conversation WHERE id = ?", (conversation_id,))
     if known is None:

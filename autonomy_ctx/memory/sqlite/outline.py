@@ -35,7 +35,7 @@ _SELECT_SEGMENTS = f"""
     SELECT {SEGMENT_OUTLINE}, replaced_by FROM segment WHERE conversation_id = ? ORDER BY number
 """  # noqa: S608  # our names
 _SELECT_DONE = """
-    SELECT target, position, created FROM fact
+    SELECT target, position, created, source FROM fact
     WHERE conversation_id = ? AND is_done AND target IS NOT NULL ORDER BY number
 """
 _SELECT_WORK = "SELECT due, attempts, refusals, owner IS NOT NULL FROM work WHERE conversation_id = ?"
