@@ -15,7 +15,7 @@ from autonomy_ctx import ContextPool, ContextQueue, Memory, hook, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import AgentHook, TurnLimits
 from autonomy_ctx.agents.tool_runner import Turn
-from autonomy_ctx.errors import ToolTimeout, UnknownTool
+from autonomy_ctx.errors import AutonomyCtxError, ToolTimeout, TurnWithinTurn, UnknownTool
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- without a model -------------------------------------------------------------------------------------
@@ -144,6 +144,25 @@ async def test_turns_of_an_agent_and_its_branch_queue(memory: Memory) -> None:
         model.calls[0].answer("1")
         (await model.wait_for_call(2)).answer("2")
     assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
+
+
+async def test_a_turn_of_a_branch_within_one_of_its_agent_is_refused(memory: Memory) -> None:
+    """It would wait for the turn around it, for ever."""
+    refused: list[type[Exception]] = []
+
+    @tool
+    async def ask_branch() -> str:
+        """Ask the branch."""
+        try:
+            await branch.send("and you?")
+        except AutonomyCtxError as error:
+            refused.append(type(error))
+        return "asked"
+
+    agent = made(memory, ScriptedModel([calls(call("ask_branch")), "ok"]), ask_branch, turn_wait_seconds=0.5)
+    branch = agent.branch()
+    assert (await agent.send("go")).text == "ok"
+    assert refused == [TurnWithinTurn]
 
 
 @pytest.mark.parametrize(

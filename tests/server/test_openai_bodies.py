@@ -88,6 +88,12 @@ def test_what_a_body_shares_with_an_earlier_one_is_the_same_objects() -> None:
     assert len(first["messages"]) == 2
 
 
+def test_a_body_whose_last_element_differs_by_one_letter_is_another_one() -> None:
+    decoder = BodyDecoder()
+    for said in ([1, 12], [1, 13], [1, 13, 7], [1, 23]):
+        assert decoder.decode(json.dumps({"messages": said}).encode(), 0) == {"messages": said}
+
+
 def test_a_body_may_go_on_as_often_as_it_likes() -> None:
     decoder, said = BodyDecoder(), list[str]()
     for number in range(3 * MAX_PIECES):

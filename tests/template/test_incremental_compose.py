@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,8 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import (
@@ -203,8 +205,13 @@ async def compare(kind: str, arrange: str, steps: list[tuple[str, int]], urls: l
             await world.close()
 
 
+TALK = [("user", 1), ("answer", 1)] * 8
+
+
 @pytest.mark.parametrize("kind", SECTIONS)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+# The same messages for an older turn, and for another one.
+@example(arrange="given", steps=[*TALK, ("turn", 3), ("nothing", 0), ("turn", 9), ("turn", 0)])
 @given(arrange=st.sampled_from(["given", "cache"]), steps=st.lists(STEPS, min_size=4, max_size=50))
 def test_a_context_is_the_same_as_one_from_nothing(
     kind: str, arrange: str, steps: list[tuple[str, int]]
@@ -221,3 +228,34 @@ def test_a_context_from_a_file_is_the_same_as_one_from_nothing(
     with tempfile.TemporaryDirectory() as folder:
         urls: list[str | None] = [f"sqlite:///{Path(folder) / name}.db" for name in ("kept", "anew")]
         asyncio.run(compare(kind, arrange, steps, urls))
+
+
+# A program that deletes a message.
+DELETE = """
+import asyncio, sys
+from autonomy_ctx import Memory
+
+async def delete(url, *place):
+    async with Memory(url) as memory:
+        assert await memory.delete_message(*place)
+
+asyncio.run(delete(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_what_another_process_deletes_is_shown_no_more(kind: str, tmp_path: Path) -> None:
+    """A deletion in this process drops what was kept; one in another process is seen by the log's head."""
+
+    async def run() -> None:
+        url = f"sqlite:///{tmp_path / 'shared.db'}"
+        world = World(url, kind, "given", keeps=True)
+        for what, number in [("user", 1), ("answer", 1), ("user", 2)]:
+            await world.step(what, number)
+            assert f"m{world.said}" in await world.compose()
+        await anyio.run_process([sys.executable, "-c", DELETE, url, *world.place, "m2"])
+        found = await world.compose()
+        assert ("m1" in found, "m2" in found, "m3" in found) == (True, False, True)
+        await world.close()
+
+    asyncio.run(run())
