@@ -82,9 +82,7 @@ COLUMNS = (
     ),
     Column("perfect model, 400", False, True, {**_PERFECT, NAMES: 95}),
     Column("perfect model, 2,000", True, True, {**_PERFECT, NAMES: 60}),
-    Column(
-        "perfect model with outages, 400", False, True, {**_PERFECT, ANYWHERE: 2, NAMES: 95}, outages=True
-    ),
+    Column("perfect model with outages, 400", False, True, {**_PERFECT, NAMES: 95}, outages=True),
     Column("perfect model, 2,000, size 4,096", True, True, {**_PERFECT, NAMES: 80}, 4096),
     Column(
         "digest, 400, coding schema",
@@ -203,7 +201,7 @@ async def run_conversation(
             outages.wait()
             await template.compose(memory, *place)
             await section.settled()
-    view = view_of((await template.compose(memory, SCOPE, conversation.name)).messages)
+    view = view_of((await template.compose(memory, *place)).messages)
     await memory.close()
     return view
 

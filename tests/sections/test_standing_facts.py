@@ -200,6 +200,16 @@ async def store_digest(memory: Memory, first: int, last: int) -> None:
     )
 
 
+async def say_and_digest(memory: Memory, first: str, line: str, then: str) -> None:
+    """A message with a summary and its fact, then a message with a digest in the place of a summary."""
+    async with summarized(ScriptedModel([f"A record.\nFACTS\n{line}"])) as section:
+        await memory.append(*TRIP, *said(first, *["ok"] * 8))
+        await compose_twice(section, memory)
+    covered = (await memory.summary(*TRIP)).covered
+    await memory.append(*TRIP, *said(then, *["ok"] * 8, start=10))
+    await store_digest(memory, covered + 1, 12)
+
+
 @pytest.mark.parametrize("profile", [False, True])
 @pytest.mark.parametrize(
     ("reply", "ids"),
@@ -229,13 +239,12 @@ async def test_facts_of_a_digest_are_found_again(
 
 
 async def test_what_a_digest_replaced_is_known_to_the_summary_that_takes_its_place(memory: Memory) -> None:
-    first = ScriptedModel(["The budget.\nFACTS\n+ value: the budget is 11,500 EUR"])
-    async with summarized(first) as section:
-        await memory.append(*TRIP, *said("The budget is 11,500 EUR.", *["ok"] * 8))
-        await compose_twice(section, memory)
-    covered = (await memory.summary(*TRIP)).covered
-    await memory.append(*TRIP, *said("The budget is 9,200 EUR now.", *["ok"] * 8, start=10))
-    await store_digest(memory, covered + 1, 12)
+    await say_and_digest(
+        memory,
+        "The budget is 11,500 EUR.",
+        "+ value: the budget is 11,500 EUR",
+        "The budget is 9,200 EUR now.",
+    )
     assert [fact.state for fact in await memory.facts(*TRIP).history()] == ["replaced", "holds"]
     second = ScriptedModel(["Less money.\nFACTS\n~ F1 value: 9,200 EUR to spend"])
     async with summarized(second) as section:
@@ -250,14 +259,12 @@ async def test_what_a_digest_replaced_is_known_to_the_summary_that_takes_its_pla
 
 async def call_and_digest(memory: Memory) -> None:
     """An open item, and a digest of the message that says it is done."""
-    first = ScriptedModel(["A hotel.\nFACTS\n+ open: call the Hotel Central in Lisbon"])
-    async with summarized(first) as section:
-        await memory.append(*TRIP, *said("I still have to call the Hotel Central in Lisbon.", *["ok"] * 8))
-        await compose_twice(section, memory)
-    covered = (await memory.summary(*TRIP)).covered
-    done = "I called the Hotel Central in Lisbon, that is done. We are 9 guests."
-    await memory.append(*TRIP, *said(done, *["ok"] * 8, start=10))
-    await store_digest(memory, covered + 1, 12)
+    await say_and_digest(
+        memory,
+        "I still have to call the Hotel Central in Lisbon.",
+        "+ open: call the Hotel Central in Lisbon",
+        "I called the Hotel Central in Lisbon, that is done. We are 9 guests.",
+    )
     assert (await memory.facts(*TRIP).history())[0].state == "done"
 
 
