@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -513,7 +513,9 @@ async def test_headers_do_not_follow_a_redirect_to_another_server() -> None:
             self.send_header("Location", f"http://127.0.0.1:{other.server_port}/mcp")
             self.end_headers()
 
-    with HTTPServer(("127.0.0.1", 0), Other) as other, HTTPServer(("127.0.0.1", 0), First) as first:
+    address = ("127.0.0.1", 0)
+    # With threads: one that waits for a connection's next byte could not be told to stop.
+    with ThreadingHTTPServer(address, Other) as other, ThreadingHTTPServer(address, First) as first:
         threads = [threading.Thread(target=one.serve_forever) for one in (other, first)]
         for thread in threads:
             thread.start()
