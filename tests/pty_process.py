@@ -105,11 +105,14 @@ class Terminal:
 
         A signal that comes just before readline begins to wait is seen with the next one only.
         """
-        while (at := self.text.find(wanted, self._read_to)) < 0:
+        for _ in range(int(WAIT_SECONDS)):
             self.type("\x03")
-            while self._is_readable(1.0) and self._read():
-                pass
-        self._read_to = at + len(wanted)
+            while self._is_readable(1.0):
+                assert self._read(), f"{wanted!r} was not printed, but:\n{self.text}"
+                if (at := self.text.find(wanted, self._read_to)) >= 0:
+                    self._read_to = at + len(wanted)
+                    return
+        raise TimeoutError(f"{wanted!r} was not printed, but:\n{self.text}")
 
     def wait(self) -> int:
         """Wait until the command has ended; its exit code."""
