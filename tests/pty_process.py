@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +21,15 @@ ROOT = Path(__file__).parent.parent
 # The package that this process tests, which may be a broken copy.
 PACKAGE_FOLDER = Path(str(autonomy_ctx.__file__)).parent.parent
 WAIT_SECONDS = 40.0
+# How often Ctrl-C is typed.
+TRIES = 8
+# Runs a command with its input as the controlling terminal: a typed Ctrl-C becomes a signal. As a program of
+# its own: `preexec_fn` would run between fork and exec of a process with threads, where it may never end.
+_IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
 
 
@@ -56,15 +66,16 @@ class Terminal:
         self._screen, line = os.openpty()
         fcntl.ioctl(line, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "autonomy_ctx", *arguments],
+            [
+                *(sys.executable, "-I", "-S", "-c", _IN_TERMINAL),
+                *(sys.executable, "-m", "autonomy_ctx", *arguments),
+            ],
             stdin=line,
             stdout=line,
             stderr=line,
             cwd=cwd,
             env=command_environment(**variables),
             start_new_session=True,
-            # Its controlling terminal: a typed Ctrl-C becomes a signal.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(line)
         # All that was printed, as it came.
@@ -101,24 +112,41 @@ class Terminal:
         return self.text[start : self._read_to]
 
     def interrupt(self, wanted: str) -> None:
-        """Type Ctrl-C at a prompt until a text is printed.
+        """Type Ctrl-C at a prompt until a text is printed, and wait until nothing more is.
 
-        A signal that comes just before readline begins to wait is seen with the next one only.
+        A signal that comes just before a program begins to read is seen with the next one only.
         """
-        for _ in range(int(WAIT_SECONDS)):
+        for _ in range(TRIES):
             self.type("\x03")
             while self._is_readable(1.0):
                 assert self._read(), f"{wanted!r} was not printed, but:\n{self.text}"
-                if (at := self.text.find(wanted, self._read_to)) >= 0:
-                    self._read_to = at + len(wanted)
-                    return
+            if (at := self.text.find(wanted, self._read_to)) >= 0:
+                self._read_to = at + len(wanted)
+                return
         raise TimeoutError(f"{wanted!r} was not printed, but:\n{self.text}")
+
+    def leave(self) -> int:
+        """Type Ctrl-C until the command has ended; its exit code."""
+        for _ in range(TRIES):
+            self.type("\x03")
+            if self._reads_to_end(WAIT_SECONDS / TRIES):
+                return self.process.wait(WAIT_SECONDS)
+        raise TimeoutError(f"it has not ended after:\n{self.text}")
 
     def wait(self) -> int:
         """Wait until the command has ended; its exit code."""
-        while self._read():
-            pass
+        # Not only for the next text: a command that shows its progress never stops printing.
+        if not self._reads_to_end(WAIT_SECONDS):
+            raise TimeoutError(f"it has not ended after:\n{self.text}")
         return self.process.wait(WAIT_SECONDS)
+
+    def _reads_to_end(self, seconds: float) -> bool:
+        """Read until nothing more will come; false if that takes longer."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._is_readable(left) and not self._read():
+                return True
+        return False
 
     def _is_readable(self, seconds: float) -> bool:
         return bool(select.select([self._screen], [], [], seconds)[0])

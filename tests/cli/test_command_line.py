@@ -314,8 +314,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 def test_ctrl_c_ends_a_command_without_a_word(folder: Path, pipe: Path) -> None:
     with Terminal("import", str(pipe), "-m", "trips.db", "-s", "ana", "-c", "new", cwd=folder) as terminal:
         terminal.wait_for("reading")
-        terminal.type("\x03")
-        assert terminal.wait() == ExitCode.INTERRUPTED
+        assert terminal.leave() == ExitCode.INTERRUPTED
         assert "Traceback" not in terminal.text
 
 
