@@ -59,7 +59,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 nightly: $(READY)
-	$(BIN)/python -m pytest -q -m nightly
+	$(BIN)/python -m pytest -q -m nightly -o faulthandler_timeout=3600
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
