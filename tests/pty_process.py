@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 # The package that this process tests, which may be a broken copy.
 PACKAGE_FOLDER = Path(str(autonomy_ctx.__file__)).parent.parent
 WAIT_SECONDS = 40.0
-# How often Ctrl-C is typed.
+# How often Ctrl-C is typed at a prompt.
 TRIES = 8
 # Runs a command with its input as the controlling terminal: a typed Ctrl-C becomes a signal. As a program of
 # its own: `preexec_fn` would run between fork and exec of a process with threads, where it may never end.
@@ -124,14 +124,6 @@ class Terminal:
                 self._read_to = at + len(wanted)
                 return
         raise TimeoutError(f"{wanted!r} was not printed, but:\n{self.text}")
-
-    def leave(self) -> int:
-        """Type Ctrl-C until the command has ended; its exit code."""
-        for _ in range(TRIES):
-            self.type("\x03")
-            if self._reads_to_end(WAIT_SECONDS / TRIES):
-                return self.process.wait(WAIT_SECONDS)
-        raise TimeoutError(f"it has not ended after:\n{self.text}")
 
     def wait(self) -> int:
         """Wait until the command has ended; its exit code."""
