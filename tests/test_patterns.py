@@ -3,8 +3,8 @@
 Texts come from users, models, tools and files. A pattern that backtracks holds the event loop, and nothing
 can cancel it. Every pattern is found by walking the modules, and fed inputs made from its own parts: each
 repeated part many times over, after what has to come before it, and before something that lets the
-match fail. A linear pattern takes a hundredth of the limit for these; a quadratic one takes several
-times the limit.
+match fail. What decides is how the CPU time grows when the input grows eightfold: eightfold for a linear
+pattern, 64-fold for a quadratic one. A slow machine makes both slower and changes neither.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ import autonomy_ctx
 from autonomy_ctx.items import terms
 
 ROOT = Path(__file__).parent.parent / "autonomy_ctx"
-# A quadratic pattern takes 18 million steps for the short input, so some 20 ms of CPU or more. Whatever takes
-# longer than `PROBE_SECONDS`, if only because the machine is busy, is decided by the long one: a linear
-# pattern takes some milliseconds for that, a quadratic one a second.
+# A pattern that takes less than `PROBE_SECONDS` for the short input is not quadratic: that takes 18 million
+# steps, 20 ms or more. Any other one is tried with an input that is eight times as long.
 SHORT, LONG = 6_000, 48_000
-PROBE_SECONDS, LIMIT_SECONDS = 0.004, 0.3
+PROBE_SECONDS, STOP_SECONDS = 0.004, 5.0
+# Between 8 and 64; the least of some tries is compared, so that a pause of the machine decides nothing.
+MOST_GROWTH, TRIES = 24, 3
 MOST_REPEATED = 20
 # One of each kind of character; a class of a pattern is tried with the first few that are in it.
 PALETTE = "a 0\n.-,;:!?/<(\"'`[{|=*_@#\\+~\tZ猫é\u3002\uff5c\u201c\u2019\u00a0\u0301\x00"
@@ -287,15 +288,26 @@ def stopped_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def cpu_seconds(call: Callable[[Any], object], text: Any) -> float:
+def cpu_seconds(call: Callable[[Any], object], text: Any, stop: float = STOP_SECONDS) -> float:
     """How much CPU a call takes; infinite when it had to be stopped."""
     began = time.thread_time()
     try:
-        with stopped_after(2 * LIMIT_SECONDS):
+        with stopped_after(stop):
             call(text)
     except TooLong:
         return float("inf")
     return time.thread_time() - began
+
+
+def grows_too_much(call: Callable[[Any], object], short: Any, long: Any) -> bool:
+    """Whether the longer of two inputs takes more than its length explains."""
+    first = cpu_seconds(call, short)
+    if first < PROBE_SECONDS:
+        return False
+    if first == float("inf"):
+        return True
+    limit = MOST_GROWTH * min(first, *(cpu_seconds(call, short) for _ in range(TRIES)))
+    return all(cpu_seconds(call, long, stop=limit) > limit for _ in range(TRIES))
 
 
 def uses(found: Found) -> dict[str, Callable[[Any], object]]:
@@ -310,11 +322,9 @@ def uses(found: Found) -> dict[str, Callable[[Any], object]]:
 
 def slow_uses(found: Found) -> Iterator[str]:
     for given in worst_inputs(found.pattern):
+        short, long = (given.of_size(size, found.pattern) for size in (SHORT, LONG))
         for method, call in uses(found).items():
-            took = cpu_seconds(call, given.of_size(SHORT, found.pattern))
-            if PROBE_SECONDS < took <= LIMIT_SECONDS:
-                took = cpu_seconds(call, given.of_size(LONG, found.pattern))
-            if took > LIMIT_SECONDS:
+            if grows_too_much(call, short, long):
                 yield f"{method} of {given}"
 
 
