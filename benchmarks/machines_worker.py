@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from autonomy_ctx import Agent, AutonomyCtxError, Memory, Node
-from autonomy_ctx.compaction.summarizer import load_lazy_parts
+from autonomy_ctx.compaction.word_tables import load_lazy_parts
 from autonomy_ctx.items import Summary
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.models.model import Model

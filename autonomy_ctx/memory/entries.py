@@ -1,8 +1,8 @@
-"""`EntryColumns`: entries as their positions and their messages, without an object for each."""
+"""`EntryColumns`: entries as their positions and their messages, without an object for each; and ranges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, overload
@@ -59,3 +59,17 @@ class EntryColumns(Sequence[Entry]):
 
     def __repr__(self) -> str:
         return f"EntryColumns({list(self)!r})"
+
+
+def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
+    """Ranges that hold the positions; those at most `max_gap` apart share one."""
+    first = last = None
+    for position in sorted(positions):
+        if first is None or last is None:
+            first = position
+        elif position > last + max_gap:
+            yield first, last
+            first = position
+        last = position
+    if first is not None and last is not None:
+        yield first, last

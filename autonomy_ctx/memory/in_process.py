@@ -16,6 +16,7 @@ from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positio
 from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
 from autonomy_ctx.memory.forks import fork_position
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
 from autonomy_ctx.memory.search_text import query_terms
@@ -335,14 +336,16 @@ class InProcessStore:
         keep: int | None = None,
         derived: bool = False,
         generation: int | None = None,
+        refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         self._check_open()
         check_put(kind, records, keep)
         log = self._conversations.get(key) or ConversationLog(key)
-        if generation not in (None, log.head.generation):
+        quoted = [(ref.key(key), ref.position) for ref in refs]
+        if generation not in (None, log.head.generation) or not all(self._is_there(*one) for one in quoted):
             return []
         self._conversations[key] = log
-        return log.records.put(kind, records, keep, derived, self._clock())
+        return log.records.put(kind, records, keep, derived, self._clock(), quoted)
 
     async def read_records(
         self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
@@ -557,6 +560,15 @@ class InProcessStore:
             if conversation in (None, key.conversation):
                 yield key, log
 
+    def _is_there(self, key: Key, position: int | None) -> bool:
+        log = self._conversations.get(key)
+        return log is not None and (position is None or log.has(position))
+
+    def _delete_quoting(self, quoted: Key, positions: set[int] | None) -> None:
+        """Delete the records of the scope that quote messages which are gone."""
+        for _, log in self._matching(quoted.scope, None, None):
+            log.records.delete_quoting(quoted, positions)
+
     def _delete_some(self, log: ConversationLog, ids: Sequence[str]) -> int:
         """Delete messages of a log, from every log that has them."""
         places: dict[ConversationLog, set[int]] = {}
@@ -590,6 +602,7 @@ class InProcessStore:
         derived = log.segments.delete_from(0) + len(log.pins) + log.facts.clear()
         log.pins = PinRows()
         log.records.delete_all(only_derived=False)
+        self._delete_quoting(log.key, None)
         self._set_count(log, 0, derived)
         return len(own)
 
@@ -600,6 +613,7 @@ class InProcessStore:
         derived = log.segments.delete_from(min(positions)) + log.pins.drop(positions)
         derived += log.facts.drop(lambda row: is_fact_lost(row, log.segments, positions))
         log.records.delete_all(only_derived=True)
+        self._delete_quoting(log.key, positions)
         self._set_count(log, log.head.count - len(positions), derived)
 
     def _set_count(self, log: ConversationLog, count: int, derived: int) -> None:

@@ -1,15 +1,21 @@
 """An append and a record that belongs to it, in one transaction where the store can do that.
 
-The record of what a turn was shown goes with the turn's last messages: that saves a commit for each turn.
-A store without `append_with_record` stores the record right after the messages.
+The record of what a turn was shown goes with the turn's last messages: that saves a commit for each turn,
+and no error can come between them. A store without `append_with_record` stores the record right after the
+messages, in which case an error must not say that nothing was stored. In the store in this process, nothing
+comes between the two either.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeGuard
 
-from autonomy_ctx.memory.store import Draft, Key, Store, TurnHold
+from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.store import Draft, Key, Store, TurnHold, check_put
+
+logger = logging.getLogger("autonomy_ctx.memory")
 
 
 class RecordDraft(NamedTuple):
@@ -21,6 +27,7 @@ class RecordDraft(NamedTuple):
     keep: int | None = None
     derived: bool = False
     generation: int | None = None
+    refs: tuple[MessageRef, ...] = ()
 
 
 class JointAppend(Protocol):
@@ -47,11 +54,18 @@ async def append_with_record(
     turn: TurnHold | None = None,
     ends: bool = False,
 ) -> list[int]:
-    """Append and put a record; the messages first, if it cannot be done at once."""
+    """Append and put a record; the messages first, if it cannot be done at once.
+
+    Then a record that cannot be put is left out, because the messages are stored.
+    """
     if _can_append_with_record(store):
         return await store.append_with_record(key, drafts, record, turn=turn, ends=ends)
+    check_put(record.kind, [(record.name, record.body)], record.keep)
     positions = await store.append(key, drafts, turn=turn, ends=ends)
-    await put_record(store, key, record)
+    try:
+        await put_record(store, key, record)
+    except Exception as error:
+        logger.warning("messages were stored without the record beside them: %s", type(error).__name__)
     return positions
 
 
@@ -62,5 +76,7 @@ def _can_append_with_record(store: Store) -> TypeGuard[JointAppend]:
 
 async def put_record(store: Store, key: Key, record: RecordDraft) -> None:
     """Put a record by itself."""
-    kind, name, body, keep, derived, generation = record
-    await store.put_records(key, kind, [(name, body)], keep=keep, derived=derived, generation=generation)
+    kind, name, body, keep, derived, generation, refs = record
+    await store.put_records(
+        key, kind, [(name, body)], keep=keep, derived=derived, generation=generation, refs=refs
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -19,6 +20,7 @@ from autonomy_ctx.errors import SharedTurn, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.formats.any_reply import read_answer
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.text_cache import forget_texts
@@ -124,7 +126,7 @@ class Memory(AsyncResource):
                 accept_shorter=accept_shorter,
                 pool_size=pool_size,
                 listen_dsn=listen_dsn,
-                clock=seconds,
+                clock=time.time if clock is now else seconds,
             )
             store = open_store(url, options)
         self.agent = ""
@@ -169,13 +171,17 @@ class Memory(AsyncResource):
         scope: str,
         conversation: str,
         *messages: Message | Mapping[str, Any] | Any,
+        request: Mapping[str, Any] | None = None,
         full_texts: Mapping[str, str] = EMPTY,
         ends_turn: bool = False,
         record: RecordDraft | None = None,
     ) -> list[int]:
         """Store messages, all or none, and return their positions. When the call returns, they are stored.
 
-        The reply object of a provider's SDK is accepted as a message too.
+        The reply object of a provider's SDK is accepted as a message too. If the reply has thinking, pass the
+        arguments that it answers as `request`: a context then knows whether the thinking still fits. A dict
+        with `tool_use` or `tool_result` blocks, as for Anthropic's API, is accepted too; with several results
+        it becomes several messages.
 
         A message whose id is already stored with the same content is not stored again; its old position is
         returned. So after an error with an unknown outcome, send the same message again.
@@ -188,6 +194,10 @@ class Memory(AsyncResource):
         where the store supports that.
         """
         key = make_key(self.agent, scope, conversation)
+        if request is not None:
+            messages = tuple(
+                read_answer(one, request, new_id=self._new_id, now=self._clock) for one in messages
+            )
         drafts = await self._make_drafts(messages, full_texts)
         said = await self._fire_before_append(key, drafts)
         if self._turn is not None and self._turn.key == key:
@@ -232,7 +242,7 @@ class Memory(AsyncResource):
     async def add_message(
         self, scope: str, conversation: str, message: Message | Mapping[str, Any] | Any
     ) -> int:
-        """Store one message and return its position."""
+        """Store one message and return its position; of a dict that becomes several, that of the first."""
         return (await self.append(scope, conversation, message))[0]
 
     async def add_messages(
@@ -555,6 +565,7 @@ class Memory(AsyncResource):
         return ()
 
     async def _make_drafts(self, messages: Sequence[Any], full_texts: Mapping[str, str]) -> list[Draft]:
+        messages = [form for message in messages for form in wire.split_blocks(message)]
         if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
             return [self._make_draft(messages[0], EMPTY)]
         drafts: list[Draft] = []

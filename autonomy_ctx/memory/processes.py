@@ -1,4 +1,4 @@
-"""Names of processes by which others on the same machine can tell whether they have ended.
+"""Names of processes by which others on the same machine can tell whether they have ended, and their clock.
 
 A name has the host, its boot id, the namespace of process ids, the process id and its start time, because
 process ids are reused and each container has its own ids.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import time
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 _SEPARATOR = "/"
@@ -44,6 +48,23 @@ def has_ended(name: str) -> bool:
         return False
     stat = _read_stat(int(pid))
     return bool(stat) and (stat[_STATE] in _ENDED_STATES or stat[_START] != start)
+
+
+def machine_clock(boot: str | None = None) -> Callable[[], float]:
+    """A clock in seconds that all processes of this machine share and that nobody can set.
+
+    It goes on while the machine sleeps. A number made from the boot id is a part of each time, so no time of
+    another boot, or of the wall clock, is within hours of one of this boot.
+    """
+    if boot is None:
+        boot = _machine()[1]
+    if sys.platform != "linux" or not boot:
+        # The time of the boot, as this process knows it, and the monotonic clock.
+        booted_at = time.time() - time.monotonic()
+        return lambda: booted_at + time.monotonic()
+    # Later than the wall clock until the year 2106, and still exact to a microsecond.
+    first = 2.0**32 + int.from_bytes(sha256(boot.encode()).digest()[:4], "big")
+    return lambda: first + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _machine() -> tuple[str, str, str]:

@@ -18,6 +18,7 @@ from typing import Any
 from autonomy_ctx.errors import UnknownProfileEntry
 from autonomy_ctx.items.fact import FACT_KINDS, FactKind, FactSource, clean_fact_text, normalize_fact
 from autonomy_ctx.items.profile_rules import read_statement
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
 from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, make_key
@@ -27,9 +28,8 @@ PROFILE_CONVERSATION = "autonomy_ctx:profile"
 PROFILE_KIND = "profile"
 # The body of an entry that was removed: nothing is left of what it said.
 _EMPTY_BODY = "{}"
-MAX_CACHED_SUBJECTS = 4096
-# By the ids of entries, so that no text of a user stays here; empty for none. A dict: threads may share it.
-_subjects: dict[str, str] = {}
+# By the ids of entries; empty for none.
+_subjects: TextCache[str] = TextCache(4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +151,12 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
 
 def _subject(entry: ProfileEntry) -> str | None:
     """What an entry is about, found once for each: every turn asks."""
-    known = _subjects.get(entry.id)
-    if known is None:
+
+    def find() -> str:
         statement = read_statement(entry.text)
-        known = (statement and statement.subject) or ""
-        if len(_subjects) >= MAX_CACHED_SUBJECTS:
-            _subjects.clear()
-        _subjects[entry.id] = known
-    return known or None
+        return (statement and statement.subject) or ""
+
+    return _subjects.get_or_make(entry.id, find) or None
 
 
 def _encode(entry: ProfileEntry) -> str:

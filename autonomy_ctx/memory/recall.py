@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.ranking import fuse_scores
 from autonomy_ctx.memory.recall_block import BlockWriter, Candidate, RecallResult
@@ -25,7 +26,6 @@ from autonomy_ctx.memory.store import (
     IndexedMessageReader,
     SearchHit,
     make_key,
-    position_ranges,
 )
 from autonomy_ctx.memory.term_index import TermIndex
 from autonomy_ctx.validation import check_int

@@ -5,7 +5,7 @@ They can be used in other stores too. The rows of facts are in `facts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
@@ -370,15 +370,23 @@ class TurnRows:
 class RecordRows:
     """Records by kind and name, oldest first; numbers are never used again."""
 
-    __slots__ = ("_derived", "_kinds", "_last_number")
+    __slots__ = ("_derived", "_kinds", "_last_number", "_refs")
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Record]] = {}
         self._derived: set[int] = set()
+        # What a record quotes, by its number: conversations and positions, None for any position.
+        self._refs: dict[int, Sequence[tuple[Key, int | None]]] = {}
         self._last_number = 0
 
     def put(
-        self, kind: str, records: Sequence[tuple[str, str]], keep: int | None, derived: bool, now: float
+        self,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        keep: int | None,
+        derived: bool,
+        now: float,
+        refs: Sequence[tuple[Key, int | None]] = (),
     ) -> list[int]:
         """Store records at the end."""
         rows = self._kinds.setdefault(kind, {})
@@ -390,6 +398,8 @@ class RecordRows:
             numbers.append(self._last_number)
             if derived:
                 self._derived.add(self._last_number)
+            if refs:
+                self._refs[self._last_number] = refs
         if keep is not None:
             for name in list(rows)[:-keep]:
                 self._remove(kind, name)
@@ -416,12 +426,24 @@ class RecordRows:
 
     def delete_all(self, *, only_derived: bool) -> None:
         """Remove all records, or those that are made from messages."""
+        self._delete_if(lambda number: not only_derived or number in self._derived)
+
+    def delete_quoting(self, key: Key, positions: Container[int] | None) -> None:
+        """Remove the records that quote a message of a conversation, or one of those at some positions."""
+        self._delete_if(
+            lambda number: any(
+                quoted == key and (positions is None or position is None or position in positions)
+                for quoted, position in self._refs.get(number, ())
+            )
+        )
+
+    def _delete_if(self, is_gone: Callable[[int], bool]) -> None:
         for kind, rows in self._kinds.items():
-            for name, record in list(rows.items()):
-                if not only_derived or record.number in self._derived:
-                    self._remove(kind, name)
+            for name in [name for name, record in rows.items() if is_gone(record.number)]:
+                self._remove(kind, name)
 
     def _remove(self, kind: str, name: str) -> None:
         gone = self._kinds[kind].pop(name, None)
         if gone is not None:
             self._derived.discard(gone.number)
+            self._refs.pop(gone.number, None)

@@ -8,15 +8,18 @@ valid keys and records, and which segment may replace which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.validation import check_int
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.message_ref import MessageRef
 
 # No name is longer, in bytes: every store can hold it, and it fits into a line of a log.
 MAX_NAME_BYTES = 1024
@@ -90,13 +93,15 @@ class Records(Protocol):
         keep: int | None = None,
         derived: bool = False,
         generation: int | None = None,
+        refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         """Store (name, body) pairs, all or none, and return their numbers.
 
         A record with a known name is replaced and moves to the end. With `keep`, only that many of the newest
         records of this kind stay. `derived` records are made from messages: they are deleted when any message
-        of the conversation is deleted. With `generation`, nothing is stored and the list is empty if the
-        conversation now has another generation.
+        of the conversation is deleted. Records that quote messages are deleted with any of `refs`. Nothing is
+        stored and the list is empty if the conversation now has another generation than `generation`, or if
+        a message of `refs` is not there.
         """
 
     async def read_records(
@@ -683,17 +688,3 @@ class InMemory(Protocol):
     @property
     def in_memory(self) -> bool:
         """Whether the messages are in this process."""
-
-
-def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
-    """Ranges that hold the positions; those at most `max_gap` apart share one."""
-    first = last = None
-    for position in sorted(positions):
-        if first is None or last is None:
-            first = position
-        elif position > last + max_gap:
-            yield first, last
-            first = position
-        last = position
-    if first is not None and last is not None:
-        yield first, last

@@ -52,6 +52,8 @@ class RecordCopy(NamedTuple):
     at: float
     derived: bool
     body: str
+    # Whether it quotes messages. In the target, any message of the scope counts as quoted.
+    quotes: bool = False
 
 
 class RangeCopy(NamedTuple):

@@ -12,6 +12,7 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.items.fact import FactChange
 from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, Store
 from autonomy_ctx.testing.facts_contract import fact_texts, make_change
 from autonomy_ctx.testing.values import (
@@ -430,6 +431,30 @@ class ForkContract(StoreActions):
         await store.put_records(FORK, "note", [("three", "body")], derived=True)
         await store.delete("ana", "", "trip")
         assert await store.read_records(FORK, "note") == [], "it was made from messages that are gone"
+
+    async def test_what_quotes_a_shared_message_goes_however_it_was_named(self, store: Store) -> None:
+        names = ("source", "fork", "own", "any")
+        refs = (MessageRef("trip", 2), MessageRef("fork", 2), MessageRef("fork", 5), MessageRef("fork"))
+
+        async def quote() -> None:
+            for name, ref in zip(names, refs, strict=True):
+                assert await store.put_records(OTHER, "note", [(name, "body")], refs=[ref])
+
+        async def left() -> list[str]:
+            return [record.name for record in await store.read_records(OTHER, "note")]
+
+        await self.fill(store, 4)
+        await self.make_fork(store)
+        await store.append(FORK, make_drafts(make_message("five", id="f5")))
+        await quote()
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await left() == ["source", "fork", "own"]
+        await store.delete("ana", "", "fork", ["m2"])
+        assert await left() == ["own"]
+        refs = (MessageRef("trip", 3), MessageRef("fork", 3), MessageRef("fork", 5), MessageRef("fork"))
+        await quote()
+        await store.delete("ana", "", "trip")
+        assert await left() == ["own"]
 
     async def test_a_shared_result_is_kept_whole_beside_the_fork_too(self, store: Store) -> None:
         text = "x" * (encoding.RESULT_LIMIT + 10)

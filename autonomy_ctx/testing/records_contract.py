@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.store import Head, Key, Record, Store
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoppedClock, StoreActions
 
@@ -173,6 +174,75 @@ class RecordsContract(StoreActions):
         await store.delete("ana")
         assert [await self.names(store, key) for key in (OTHER, HELPER)] == [[], []]
         assert await self.names(store, BOB) == ["a", "b"]
+
+    async def test_a_deleted_message_takes_the_records_that_quote_it(self, store: Store) -> None:
+        for key in (MAIN, OTHER, HELPER, BOB):
+            await self.fill(store, 3, key)
+        first, second = MessageRef("trip", 1), MessageRef("trip", 2)
+        await self.put(store, "both", key=OTHER, refs=[first, second, second])
+        await self.put(store, "one", key=OTHER, refs=[first])
+        await self.put(store, "two", key=OTHER, refs=[second])
+        await self.put(store, "theirs", key=OTHER, refs=[MessageRef("trip", 2, "helper")])
+        await self.put(store, "two", key=BOB, refs=[second])
+        await self.put(store, "none", key=OTHER)
+        await store.delete("ana", "", "trip", ["unknown"])
+        assert len(await self.names(store, OTHER)) == 5
+        await store.delete("ana", "", "trip", ["m2"])
+        assert await self.names(store, OTHER) == ["one", "theirs", "none"]
+        assert await self.names(store, BOB) == ["two"]
+        await store.delete("ana", "helper", "trip", ["m2"])
+        assert await self.names(store, OTHER) == ["one", "none"]
+        assert await store.head(OTHER) == Head(position=3, count=3, last_user=3), "nothing of it is deleted"
+
+    async def test_a_deleted_conversation_or_agent_takes_the_records_that_quote_it(
+        self, store: Store
+    ) -> None:
+        for key in (MAIN, OTHER, HELPER):
+            await self.fill(store, 2, key)
+        await self.put(store, "one", key=OTHER, refs=[MessageRef("trip", 1)])
+        await self.put(store, "theirs", key=OTHER, refs=[MessageRef("trip", 1, "helper")])
+        await self.put(store, "own", key=OTHER, refs=[MessageRef("other", 2)])
+        await store.delete("ana", "", "trip")
+        assert await self.names(store, OTHER) == ["theirs", "own"]
+        await store.delete("ana", "helper")
+        assert await self.names(store, OTHER) == ["own"]
+
+    async def test_what_quotes_any_message_of_a_conversation_goes_with_each_of_them(
+        self, store: Store
+    ) -> None:
+        await self.fill(store, 3)
+        await self.put(store, "any", key=OTHER, refs=[MessageRef("trip")])
+        await self.put(store, "one", key=OTHER, refs=[MessageRef("trip", 1)])
+        await store.delete("ana", "", "trip", ["m3"])
+        assert await self.names(store, OTHER) == ["one"]
+        # Also what was never said: mail that waits is deleted with its conversation.
+        await self.put(store, "mail", key=HELPER)
+        await self.put(store, "shown", key=OTHER, refs=[MessageRef("trip", agent="helper")])
+        await store.delete("ana", "helper", "trip")
+        assert await self.names(store, OTHER) == ["one"]
+
+    async def test_what_quotes_a_message_that_is_gone_is_not_put(self, store: Store) -> None:
+        await self.fill(store, 3)
+        await store.delete("ana", "", "trip", ["m2"])
+        there, gone = MessageRef("trip", 1), MessageRef("trip", 2)
+        for refs in ([gone], [there, gone], [MessageRef("trip", 4)], [MessageRef("nowhere")]):
+            assert await self.put(store, "a", key=OTHER, refs=refs) == []
+        assert await self.put(store, "a", key=BOB, refs=[there]) == [], "it is in another scope"
+        assert await self.names(store, OTHER) == []
+        assert len(await self.put(store, "a", key=OTHER, refs=[there])) == 1
+        await store.delete("ana", "", "trip")
+        assert await self.put(store, "a", key=OTHER, refs=[there]) == []
+
+    async def test_a_record_quotes_what_it_quoted_when_it_was_put_last(self, store: Store) -> None:
+        await self.fill(store, 3)
+        for name in ("a", "b"):
+            await self.put(store, name, key=OTHER, refs=[MessageRef("trip", 1)])
+        await self.put(store, "a", key=OTHER, refs=[MessageRef("trip", 2)])
+        await self.put(store, "b", key=OTHER)
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await self.names(store, OTHER) == ["a", "b"]
+        await store.delete("ana", "", "trip", ["m2"])
+        assert await self.names(store, OTHER) == ["b"]
 
     async def test_what_was_made_from_another_generation_is_not_put(self, store: Store) -> None:
         assert len(await self.put(store, "a", generation=0)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from autonomy_ctx.errors import ConflictingMessage, TurnLost
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
 from autonomy_ctx.memory.store import Key, Store, TurnHold, TurnStart
 from autonomy_ctx.testing.values import MAIN, OTHER, StoppedClock, StoreActions, make_drafts, make_message
 
@@ -34,6 +35,20 @@ class TurnsContract(StoreActions):
             return await store.append(MAIN, drafts, turn=TurnHold(MAIN, start.ticket, owner), ends=ends)
         except TurnLost:
             return None
+
+    async def end_with_record(
+        self, store: Store, hold: TurnHold | None, message_id: str, *, record: RecordDraft, text: str = "hi"
+    ) -> list[int] | Exception:
+        """End a turn with a message and a record; the positions, or why they were refused."""
+        drafts = make_drafts(make_message(text, id=message_id))
+        try:
+            return await append_with_record(store, MAIN, drafts, record, turn=hold, ends=hold is not None)
+        except (ConflictingMessage, TurnLost, TypeError) as error:
+            return error
+
+    async def records(self, store: Store) -> list[tuple[str, str]]:
+        """The names and bodies of the records."""
+        return [(record.name, record.body) for record in await store.read_records(MAIN, "k")]
 
     async def texts(self, store: Store) -> list[str]:
         """The texts of the log."""
@@ -242,3 +257,40 @@ class TurnsContract(StoreActions):
             clock.advance(10)
             await store.wait_for_turn(MAIN, 2, seconds=60)
         assert (await self.begin(store, "b", ticket=2)).took_over
+
+    async def test_the_last_messages_of_a_turn_and_their_record_are_stored_together(
+        self, store: Store
+    ) -> None:
+        for number, owner in enumerate("abc", start=1):
+            start = await self.begin(store, owner, f"{owner}?")
+            hold = TurnHold(MAIN, start.ticket, owner)
+            record = RecordDraft("k", owner, f"{owner} \0", keep=2, generation=0)
+            assert await self.end_with_record(store, hold, f"{owner}!", record=record) == [2 * number]
+        assert await self.records(store) == [("b", "b \0"), ("c", "c \0")]
+        again = RecordDraft("k", "c", "sent again", keep=2)
+        assert await self.end_with_record(store, hold, "c!", record=again) == [6]
+        assert await self.end_with_record(store, None, "d!", record=RecordDraft("k", "d", "d")) == [7]
+        assert await self.records(store) == [("b", "b \0"), ("c", "sent again"), ("d", "d")]
+        assert (await self.begin(store, "e")).positions == [], "each of them has ended"
+
+    async def test_a_record_goes_only_with_messages_that_are_stored(self, store: Store) -> None:
+        start = await self.begin(store, "a", "a?")
+        hold, lost = TurnHold(MAIN, start.ticket, "a"), TurnHold(MAIN, start.ticket + 1, "b")
+        record, body = RecordDraft("k", "a", "a"), 1
+        refused = await self.end_with_record(store, lost, "late", record=record)
+        assert isinstance(refused, TurnLost)
+        refused = await self.end_with_record(store, hold, "a?", record=record, text="changed")
+        assert isinstance(refused, ConflictingMessage)
+        bad = record._replace(body=body)  # type: ignore[arg-type]  # what a caller may do by mistake
+        assert isinstance(await self.end_with_record(store, hold, "a!", record=bad), TypeError)
+        assert (await self.records(store), await self.texts(store)) == ([], ["a?"])
+        assert (await self.begin(store, "b")).positions is None, "it has not ended"
+
+    async def test_a_record_of_another_generation_is_left_out_and_its_messages_are_kept(
+        self, store: Store
+    ) -> None:
+        start = await self.begin(store, "a", "a?", "b?")
+        await store.delete("ana", "", "trip", ["b?"])
+        hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "a", generation=0)
+        assert await self.end_with_record(store, hold, "a!", record=record) == [3]
+        assert (await self.records(store), await self.texts(store)) == ([], ["a?", "hi"])

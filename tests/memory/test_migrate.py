@@ -125,6 +125,40 @@ def test_a_pin_of_before_stays_and_its_date_is_not_known(tmp_path: Path) -> None
     asyncio.run(use())
 
 
+def test_a_context_of_before_is_deleted_with_any_message_of_its_scope(tmp_path: Path) -> None:
+    """It is not known what it quotes."""
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        bring_to(connection, 13)
+        for number, (scope, name) in enumerate([("ana", "trip"), ("ana", "other"), ("bob", "trip")], 1):
+            connection.execute(
+                "INSERT INTO conversation (id, agent, scope, conversation, head, count, has_messages) "
+                "VALUES (?, '', ?, ?, 1, 1, 1)",
+                (number, scope, name),
+            )
+            body = '{"role":"user","content":"one"}'
+            row = (number, 1, "m1", 0, 1, 1, "letters", len(body), body)
+            connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            for kind, derived in (("context", True), ("mail", False)):
+                connection.execute(
+                    "INSERT INTO record (conversation_id, kind, name, at, derived, size, body) "
+                    "VALUES (?, ?, 'n1', 0, ?, 3, '\"x\"')",
+                    (number, kind, derived),
+                )
+
+    async def use() -> None:
+        async with Memory(f"sqlite:///{path}") as memory:
+            other, bob = MAIN._replace(conversation="other"), MAIN._replace(scope="bob")
+            assert not await memory.delete_message("ana", "trip", "unknown")
+            assert len(await memory.store.read_records(other, "context")) == 1
+            assert await memory.delete_message("ana", "trip", "m1")
+            assert await memory.store.read_records(other, "context") == []
+            assert len(await memory.store.read_records(other, "mail")) == 1
+            assert len(await memory.store.read_records(bob, "context")) == 1
+
+    asyncio.run(use())
+
+
 def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None:
     migrate(connection, "memory.db")
     before = shape(connection)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 OUTAGES = "tests/postgres/test_outages.py"
+CRASHES = "tests/postgres/test_crashes.py"
+STOPPED = "tests/postgres/test_stopped.py"
 SCHEMA = "tests/postgres/test_migrate.py"
 CONNECTION = "tests/postgres/test_connection.py"
 STORES = "tests/postgres/test_stores.py"
@@ -15,16 +17,30 @@ MUTANTS = [
     Mutant(
         "a commit without an answer is looked up",
         "memory/postgres/connection.py",
-        "                if await self._find_outcome(transaction, deadline):\n",
-        "                if False:\n",
+        "        if transaction.is_lost:\n            cursor",
+        "        if False:\n            cursor",
         OUTAGES,
     ),
     Mutant(
         "a transaction that was not committed is made again",
         "memory/postgres/connection.py",
-        '            return status == "committed"\n',
-        "            return True\n",
-        OUTAGES,
+        "            if await cursor.fetchone() == (writer.number,):\n",
+        "            if True:\n",
+        CRASHES,
+    ),
+    Mutant(
+        "a commit that arrives late is refused",
+        "memory/postgres/connection.py",
+        "    SET number = CASE WHEN w.number < excluded.number THEN excluded.number END, at = excluded.at;\n",
+        "    SET number = excluded.number, at = excluded.at;\n",
+        CRASHES,
+    ),
+    Mutant(
+        "the server ends a transaction in which a process stands still",
+        "memory/postgres/connection.py",
+        "idle_in_transaction_session_timeout = {milliseconds}",
+        "idle_in_transaction_session_timeout = 0",
+        STOPPED,
     ),
     Mutant(
         "idle connections are dropped when one is lost",
@@ -57,7 +73,7 @@ MUTANTS = [
     Mutant(
         "an append says when its outcome is not known",
         "memory/postgres/connection.py",
-        "deadline.is_append and classify(error) is Failure.LOST",
+        "deadline.is_append and is_unanswered(error)",
         "False",
         OUTAGES,
     ),
@@ -200,5 +216,12 @@ MUTANTS = [
         "        if found is not None:\n            return [found[0]]\n",
         "        return [found[0]] if found is not None else [1]\n",
         STORES,
+    ),
+    Mutant(
+        "a record that quotes a message is not put beside its deletion",
+        "memory/postgres/records.py",
+        " ORDER BY id FOR KEY SHARE\n",
+        " ORDER BY id\n",
+        "tests/postgres/test_quotes.py",
     ),
 ]

@@ -16,6 +16,13 @@ MUTANTS = [
         TURNS,
     ),
     Mutant(
+        "the record of a turn is stored with its answer",
+        "memory/postgres/turns.py",
+        'insert_record(record) if record is not None else ("", ())\n',
+        '("", ())\n',
+        TURNS,
+    ),
+    Mutant(
         "one statement appends only to the log that was read",
         "memory/postgres/turns.py",
         '    condition="c.turn_ticket = 0 AND c.turns_waiting = 0 AND c.head = %s",\n',
@@ -67,8 +74,8 @@ MUTANTS = [
     Mutant(
         "work that is owed is told",
         "memory/postgres/leases.py",
-        "SELECT pg_notify(%s, %s) FROM w\n",
-        "SELECT pg_notify(%s, %s) FROM w WHERE false\n",
+        "(SELECT pg_notify(%s, %s) FROM w)",
+        "(SELECT pg_notify(%s, %s) FROM w WHERE false)",
         NOTIFICATIONS,
     ),
     Mutant(

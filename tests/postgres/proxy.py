@@ -19,6 +19,8 @@ class CuttingProxy:
         self._is_forwarded = False
         self._is_silent = False
         self._writers: set[asyncio.StreamWriter] = set()
+        self._held: asyncio.Event | None = None
+        self._late_answer: asyncio.Future[bytes] | None = None
         self.cuts = 0
 
     def url(self) -> str:
@@ -36,6 +38,27 @@ class CuttingProxy:
         """Let no answer through any more on the connection on which words pass."""
         self._words, self._is_forwarded, self._is_silent = words, forward, True
 
+    def hold_at(self, words: bytes) -> None:
+        """Close the connection to the client when words pass; the server gets them by `deliver`."""
+        self._words, self._held = words, asyncio.Event()
+        self._late_answer = asyncio.get_running_loop().create_future()
+
+    async def deliver(self) -> bytes:
+        """Give the server what was held back; its answer, which nobody else gets."""
+        assert self._held is not None
+        assert self._late_answer is not None
+        self._held.set()
+        return await self._late_answer
+
+    def lead_to(self, server_url: str) -> None:
+        """Forward new connections to another server."""
+        self._server_url = urlsplit(server_url)
+
+    def cut(self) -> None:
+        """Close all connections, also those that have fallen silent."""
+        for writer in self._writers:
+            writer.close()
+
     async def __aenter__(self) -> CuttingProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return self
@@ -44,8 +67,7 @@ class CuttingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for writer in list(self._writers):
-            writer.close()
+        self.cut()
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,6 +84,12 @@ class CuttingProxy:
                 self.cuts += 1
                 # No answer gets through: nothing is read from the server any more.
                 back.cancel()
+                if self._held is not None and self._late_answer is not None:
+                    writer.close()
+                    await self._held.wait()
+                    server_writer.write(data)
+                    self._late_answer.set_result(await server_reader.read(2**20))
+                    break
                 if self._is_forwarded:
                     server_writer.write(data)
                     await server_writer.drain()

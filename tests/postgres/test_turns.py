@@ -9,10 +9,12 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from autonomy_ctx.errors import TurnLost
+from autonomy_ctx import Agent, Memory
+from autonomy_ctx.errors import StoreError, TurnLost
+from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.store import Draft, TurnHold, TurnStart
-from autonomy_ctx.testing import MAIN, make_drafts, make_message
+from autonomy_ctx.testing import MAIN, ScriptedModel, make_drafts, make_message
 from postgres.proxy import COMMIT, CuttingProxy
 
 HOUR = 3600.0
@@ -92,6 +94,51 @@ async def test_an_uncontended_turn_has_one_statement_for_each_of_its_appends(
         assert len(statements) == 3
         assert await store.append(MAIN, drafts(f"answer {turn}")) == [head + 4]
     assert (await store.head(MAIN)).count == 12
+
+
+async def test_a_turn_ends_with_its_record_in_one_statement(
+    store: PostgresStore, statements: list[str]
+) -> None:
+    start = await begin(store, "a", "question")
+    statements.clear()
+    hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
+    assert await store.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
+    assert len(statements) == 1
+    assert [one.body for one in await store.read_records(MAIN, "k")] == ["record"]
+
+
+@pytest.mark.parametrize("forward", [True, False])
+async def test_a_turn_whose_end_got_no_answer_has_its_record_once(
+    proxied: PostgresStore, proxy: CuttingProxy, forward: bool
+) -> None:
+    start = await begin(proxied, "a", "question")
+    hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
+    proxy.cut_at(END, forward=forward)
+    assert await proxied.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
+    assert proxy.cuts == 1
+    assert [one.body for one in await proxied.read_records(MAIN, "k")] == ["record"]
+    assert await texts(proxied) == ["question", "answer"]
+
+
+async def test_a_turn_whose_record_cannot_be_stored_says_so_before_its_answer_is(
+    database_url: str, store: PostgresStore
+) -> None:
+    question = {"role": "user", "content": "where?", "id": "q"}
+    agent = Agent("a", model=ScriptedModel(["here", "here"]), memory=Memory(store=store))
+    await store.check()
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other:
+        await other.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';"
+            "CREATE TRIGGER refuse BEFORE INSERT ON autonomy_ctx.record EXECUTE FUNCTION refuse()"
+        )
+        with pytest.raises(StoreError, match="nothing was stored"):
+            await agent.send(question, scope="ana")
+        assert [one["content"] for one in await agent.history(scope="ana")] == ["where?"]
+        await other.execute("DROP TRIGGER refuse ON autonomy_ctx.record")
+    assert (await agent.send(question, scope="ana")).text == "here"
+    assert [one["content"] for one in await agent.history(scope="ana")] == ["where?", "here"]
+    assert (await agent.explain(scope="ana")).messages[-1].text == "where?"
+    await agent.close()
 
 
 async def test_a_renewal_is_one_statement(store: PostgresStore, statements: list[str]) -> None:

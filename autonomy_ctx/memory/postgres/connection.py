@@ -1,8 +1,9 @@
-"""Calls to the server: the pool, deadlines, retries, and transactions whose outcome is always found out.
+"""Calls to the server: the pool, deadlines, retries, and transactions that are made exactly once.
 
 A call has one deadline for everything: a free connection, the statements, and all further attempts. After a
 lost connection all idle ones are dropped, and a new one is tried every 250 milliseconds. A transaction
-that was lost during its commit is looked up by its number, so that it is neither repeated nor forgotten.
+writes a row that proves its commit, so that one without an answer is neither repeated nor forgotten. Its
+number would prove nothing: after a crash or a failover, the server gives it to another transaction.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
@@ -32,6 +34,7 @@ from autonomy_ctx.memory.postgres.errors import (
     describe,
     is_full,
     is_refusal,
+    is_unanswered,
     outage_error,
     parse_url,
     translate,
@@ -50,12 +53,36 @@ CONNECT_SECONDS = 3
 MAX_CONFLICTS = 5
 # How long a statement has to end after it was cancelled at its deadline; then its socket is shut.
 CANCEL_SECONDS = 1.0
-_STATUS_POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 5.0
 _CANCEL_AGAIN_SECONDS = 0.01
-# In one round trip: the number by which the outcome can be found out.
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text"
-_SELECT_OUTCOME = "SELECT pg_xact_status(%s::text::xid8)"
+# How long a transaction may stand still before the server ends it, so that a process that was stopped does
+# not keep its locks. At most a share of the timeout: others that wait for a lock get it before they give up.
+IDLE_SECONDS, IDLE_SHARE = 5.0, 0.25
+# The row of a writer has the number of its last transaction, which is written before the commit. If the row
+# has no lower number, it becomes null, which it may not: then the commit fails. Nothing is written for a
+# transaction that has changed nothing.
+_MARK_COMMIT = """
+    INSERT INTO autonomy_ctx.writer AS w (id, number, at)
+    SELECT '{writer.id}', {writer.number}, autonomy_ctx.now_seconds()
+    WHERE pg_current_xact_id_if_assigned() IS NOT NULL
+    ON CONFLICT (id) DO UPDATE
+    SET number = CASE WHEN w.number < excluded.number THEN excluded.number END, at = excluded.at;
+    COMMIT"""
+# Waits for a transaction that is under way. If it was not committed, a higher number keeps it from being
+# committed later, such as by a COMMIT that the network has delayed.
+_FIND_OUTCOME = """
+    INSERT INTO autonomy_ctx.writer AS w (id, number, at)
+    VALUES ('{writer.id}', {writer.number} + 1, autonomy_ctx.now_seconds())
+    ON CONFLICT (id) DO UPDATE
+    SET number = CASE WHEN w.number < {writer.number} THEN excluded.number ELSE w.number END
+    RETURNING number
+"""
+# Writers of processes that have ended: no call takes so long that one of them is still asked for.
+_DELETE_OLD_WRITERS = """
+    DELETE FROM autonomy_ctx.writer WHERE id IN (
+        SELECT id FROM autonomy_ctx.writer WHERE at < autonomy_ctx.now_seconds() - 7 * 24 * 3600
+        FOR UPDATE SKIP LOCKED);
+"""
 
 
 class _Deadline:
@@ -168,14 +195,22 @@ async def _cancel_statement(connection: Connection) -> None:
         await connection.cancel_safe(timeout=CANCEL_SECONDS)
 
 
-class _Transaction(Generic[T]):
-    """A transaction on its way: its number, and its result once the commit has been sent."""
+class _Writer:
+    """What proves the commits of one transaction after another: its row has the number of the last one."""
 
-    __slots__ = ("is_committing", "number", "result")
+    __slots__ = ("id", "number")
 
     def __init__(self) -> None:
-        self.number: str | None = None
-        self.is_committing = False
+        self.id, self.number = uuid4().hex, 0
+
+
+class _Transaction(Generic[T]):
+    """A transaction on its way: whether its commit got no answer so far, and its result by then."""
+
+    __slots__ = ("is_lost", "result", "writer")
+
+    def __init__(self, writer: _Writer) -> None:
+        self.writer, self.is_lost = writer, False
         self.result: T
 
 
@@ -206,39 +241,93 @@ class Database:
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._process = os.getpid()
+        # Those that no transaction uses now.
+        self._writers: list[_Writer] = []
 
     async def read(self, work: Work[T]) -> T:
         """Run a read, which may be repeated."""
         return await self._repeat(work, self._begin())
 
-    async def append(self, work: Work[T]) -> T:
-        """Append messages: repeated after a lost connection, because those stored are known by their ids."""
+    async def append(self, work: Work[T | None], otherwise: Work[T]) -> T:
+        """Append messages in one statement, repeated after a lost connection: ids tell what is stored.
+
+        If the statement gives None, it did nothing: then `otherwise` is done, in a transaction.
+        """
         deadline = self._begin()
         deadline.is_append = True
-        return await self._repeat(work, deadline)
-
-    async def _repeat(self, work: Work[T], deadline: _Deadline) -> T:
-        while True:
-            try:
-                return await self._attempt(work, deadline)
-            except psycopg.Error as error:
-                failure = error
-            await self._recover(failure, deadline)
+        done = await self._repeat(work, deadline)
+        if done is not None:
+            return done
+        deadline.is_append = False
+        return await self._write(otherwise, deadline)
 
     async def write(self, work: Work[T]) -> T:
         """Do something in one transaction, exactly once."""
-        deadline = self._begin()
-        while True:
-            transaction: _Transaction[T] = _Transaction()
-            try:
-                return await self._attempt(partial(_commit, work, transaction), deadline)
-            except psycopg.Error as error:
-                failure = error
-            if transaction.is_committing and classify(failure) is Failure.LOST:
-                if await self._find_outcome(transaction, deadline):
-                    return transaction.result
-                continue
-            await self._recover(failure, deadline)
+        return await self._write(work, self._begin())
+
+    async def _write(self, work: Work[T], deadline: _Deadline) -> T:
+        try:
+            writer = self._writers.pop()
+        except IndexError:
+            writer = _Writer()
+        transaction: _Transaction[T] = _Transaction(writer)
+        try:
+            result = await self._repeat(partial(self._commit, work, transaction), deadline)
+        except StoreError:
+            if not transaction.is_lost:
+                raise
+            raise StoreUnavailable(
+                path=self.name,
+                problem="the connection was lost during a commit, and the outcome is not known",
+                advice="read the stored data before you try again",
+            ) from None
+        # Only now: a transaction that got no answer may still be under way.
+        self._writers.append(writer)
+        return result
+
+    async def _commit(self, work: Work[T], transaction: _Transaction[T], connection: Connection) -> T:
+        """Run a transaction, unless an earlier attempt of it was committed."""
+        writer = transaction.writer
+        if transaction.is_lost:
+            cursor = await connection.execute(_FIND_OUTCOME.format(writer=writer))
+            if await cursor.fetchone() == (writer.number,):
+                return transaction.result
+            transaction.is_lost = False
+            writer.number += 1
+        writer.number += 1
+        await connection.execute(self.begin_statement)
+        transaction.result = await work(connection)
+        end = _MARK_COMMIT.format(writer=writer)
+        transaction.is_lost = True
+        try:
+            await connection.execute(_DELETE_OLD_WRITERS + end if writer.number == 1 else end)
+        except psycopg.Error as error:
+            transaction.is_lost = classify(error) is Failure.LOST
+            raise
+        transaction.is_lost = False
+        return transaction.result
+
+    @property
+    def begin_statement(self) -> str:
+        """What begins a transaction; in one round trip with the limit of how long it may stand still."""
+        milliseconds = max(int(min(IDLE_SECONDS, self.timeout * IDLE_SHARE) * 1000), 1)
+        return (
+            "BEGIN ISOLATION LEVEL READ COMMITTED; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}"
+        )
+
+    async def _repeat(self, work: Work[T], deadline: _Deadline) -> T:
+        try:
+            while True:
+                try:
+                    return await self._attempt(work, deadline)
+                except psycopg.Error as error:
+                    failure = error
+                await self._recover(failure, deadline)
+        except StoreError:
+            if not deadline.may_be_stored:
+                raise
+            raise self._outage_error(deadline) from None
 
     async def survives(self, statement: sql.Composed) -> bool:
         """Whether the server can run a statement without crashing.
@@ -285,13 +374,14 @@ class Database:
             ) from None
 
     def _begin(self) -> _Deadline:
+        self._leave_parent_process()
         return _Deadline(self.check_usable().time() + self.timeout)
 
     async def _attempt(self, work: Work[T], deadline: _Deadline) -> T:
         """Make one attempt on a connection of the pool."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
-        if pool is None or pool.is_lost or self._process != os.getpid():
+        if pool is None or pool.is_lost:
             pool = await self._open(loop, deadline)
         try:
             connection = await pool.inner.getconn(timeout=max(deadline.at - loop.time(), 0.001))
@@ -305,7 +395,7 @@ class Database:
         except BaseException as error:
             if isinstance(error, psycopg.Error) and classify(error) in (Failure.LOST, Failure.READ_ONLY):
                 pool.lose()
-                deadline.may_be_stored |= deadline.is_append and classify(error) is Failure.LOST
+                deadline.may_be_stored |= deadline.is_append and is_unanswered(error)
             # Also when the caller is cancelled: a connection that is not given back is lost for the pool.
             await asyncio.shield(loop.create_task(_give_back(pool, connection, guard)))
             if isinstance(error, UnreadableRow):
@@ -360,40 +450,8 @@ class Database:
             raise self._outage_error(deadline) from None
         await asyncio.sleep(wait)
 
-    async def _find_outcome(self, transaction: _Transaction[Any], deadline: _Deadline) -> bool:
-        """Whether a transaction whose commit got no answer was committed."""
-
-        async def ask(connection: Connection) -> Any:
-            cursor = await connection.execute(_SELECT_OUTCOME, (transaction.number,))
-            row = await cursor.fetchone()
-            return None if row is None else row[0]
-
-        status: str | None = "in progress"
-        while status == "in progress":
-            try:
-                status = await self._attempt(ask, deadline)
-                if status == "in progress":
-                    await asyncio.sleep(_STATUS_POLL_SECONDS)
-                continue
-            except psycopg.Error as error:
-                failure = error
-            except StoreError:
-                break
-            if classify(failure) is Failure.FINAL or asyncio.get_running_loop().time() >= deadline.at:
-                # Such as: another server has taken over, which knows no such number yet.
-                break
-            await asyncio.sleep(_STATUS_POLL_SECONDS)
-        if status in ("committed", "aborted"):
-            return status == "committed"
-        raise StoreUnavailable(
-            path=self.name,
-            problem="the connection was lost during a commit, and the outcome is not known",
-            advice="read the stored data before you try again",
-        )
-
     async def _open(self, loop: asyncio.AbstractEventLoop, deadline: _Deadline) -> _Pool:
         """A pool for this loop, once the server has answered and has our tables."""
-        self._leave_parent_process()
         lock = self._opening.get(loop)
         if lock is None:
             self._forget_ended_loops()
@@ -420,7 +478,9 @@ class Database:
             began = loop.time()
             try:
                 async with await psycopg.AsyncConnection.connect(self.url, **self.options) as connection:
-                    identity = await prepare_schema(connection, self.name, create=not self._is_prepared)
+                    identity = await prepare_schema(
+                        connection, self.name, create=not self._is_prepared, begin=self.begin_statement
+                    )
                 self._is_prepared = True
                 self._opens += 1
                 self.identity = (identity, self._opens)
@@ -438,6 +498,7 @@ class Database:
         if self._process != os.getpid():
             _inherited_pools.extend(self._pools.values())
             self._pools, self._opening, self._process = {}, {}, os.getpid()
+            self._writers = []
 
     def _forget_ended_loops(self) -> None:
         for loop, pool in list(self._pools.items()):
@@ -445,17 +506,6 @@ class Database:
                 del self._pools[loop]
                 pool.abandon()
         self._opening = {loop: lock for loop, lock in self._opening.items() if not loop.is_closed()}
-
-
-async def _commit(work: Work[T], transaction: _Transaction[T], connection: Connection) -> T:
-    """Run a transaction."""
-    cursor = await connection.execute(_BEGIN)
-    cursor.nextset()
-    [transaction.number] = await cursor.fetchone() or [None]
-    transaction.result = await work(connection)
-    transaction.is_committing = True
-    await connection.execute("COMMIT")
-    return transaction.result
 
 
 async def _give_back(pool: _Pool, connection: Connection, guard: _Guard) -> None:

@@ -15,6 +15,7 @@ from autonomy_ctx.memory.postgres.facts import DROP_LOST, DROP_RANGE, drop_facts
 from autonomy_ctx.memory.postgres.forks import SELECT_NEWEST_USER
 from autonomy_ctx.memory.postgres.log import find_conversation_ids, index_text
 from autonomy_ctx.memory.postgres.segments import restore_segments
+from autonomy_ctx.memory.store import MAX_POSITION
 
 _OF_THESE = "WHERE conversation_id = ANY(%(these)s)"
 # All of some conversations, in one statement however many they are.
@@ -80,6 +81,17 @@ _DELETE_PINS = """
     DELETE FROM autonomy_ctx.pin p USING unnest(%s::int8[], %s::int8[]) AS d (first, last)
     WHERE p.conversation_id = %s AND p.position BETWEEN d.first AND d.last
 """
+# Position 0 is any of a conversation, and conversation 0 any of the scope.
+_DELETE_QUOTING = """
+    DELETE FROM autonomy_ctx.record WHERE number IN (
+        SELECT f.number FROM unnest(%s::int8[], %s::int8[], %s::int8[]) AS d (conversation_id, first, last)
+        JOIN autonomy_ctx.record_ref f ON f.conversation_id = d.conversation_id
+            AND (f.position = 0 OR f.position BETWEEN d.first AND d.last))
+"""
+_DELETE_UNKNOWN = """
+    DELETE FROM autonomy_ctx.record r USING autonomy_ctx.record_ref f, autonomy_ctx.conversation c
+    WHERE f.conversation_id = 0 AND r.number = f.number AND c.id = r.conversation_id AND c.scope = %s
+"""
 _UPDATE_CONVERSATION = f"""
     UPDATE autonomy_ctx.conversation c
     SET count = count - %(deleted)s, has_messages = count > %(deleted)s, generation = generation + 1,
@@ -110,8 +122,12 @@ async def delete(
         return await find_conversation_ids(connection, scope, agent, conversation, lock=False)
 
     if ids is None:
-        return await _delete_wholly(connection, find)
-    return await _delete_some(connection, await find(), [index_text(one) for one in ids])
+        deleted = await _delete_wholly(connection, find)
+    else:
+        deleted = await _delete_some(connection, await find(), [index_text(one) for one in ids])
+    if deleted or ids is None:
+        await connection.execute(_DELETE_UNKNOWN, (scope,))
+    return deleted
 
 
 async def _delete_wholly(
@@ -130,6 +146,7 @@ async def _delete_wholly(
 
     await _lock_all(connection, find_losers)
     [(deleted,)] = await (await connection.execute(_DELETE_WHOLLY, {"these": meant})).fetchall()
+    await _delete_quoting(connection, [RangeLoss(one, 0, MAX_POSITION, 0) for one in meant])
     await _note_losses(connection, [loss for loss in losses if loss.messages])
     return int(deleted)
 
@@ -167,6 +184,15 @@ async def _lock_all(
         await connection.execute(_LOCK, (sorted(locked),))
 
 
+async def _delete_quoting(connection: psycopg.AsyncConnection[Any], ranges: Sequence[RangeLoss]) -> None:
+    """Delete the records of any conversation that quote what was lost.
+
+    A statement of its own: one that began before the locks were taken would not see what was put meanwhile.
+    """
+    columns = [[one[at] for one in ranges] for at in range(3)]
+    await connection.execute(_DELETE_QUOTING, columns)
+
+
 async def _note_losses(connection: psycopg.AsyncConnection[Any], losses: Sequence[RangeLoss]) -> None:
     for conversation_id in sorted({loss.conversation_id for loss in losses}):
         ranges = [loss for loss in losses if loss.conversation_id == conversation_id]
@@ -181,6 +207,7 @@ async def _note_loss(
     firsts, lasts = [loss.first for loss in ranges], [loss.last for loss in ranges]
     pins = await execute(_DELETE_PINS, (firsts, lasts, conversation_id))
     await execute("DELETE FROM autonomy_ctx.record WHERE conversation_id = %s AND derived", meant)
+    await _delete_quoting(connection, ranges)
     segments = await execute(
         "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s AND last >= %s",
         (conversation_id, min(firsts)),

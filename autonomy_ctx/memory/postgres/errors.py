@@ -14,8 +14,9 @@ from psycopg import conninfo
 from autonomy_ctx.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
 _DEFAULT_PORT = "5432"
+_IDLE_STATE = "25P03"
 # Beginnings of SQLSTATEs: the connection or the server behind it is gone, or takes no connections now.
-_LOST_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25P04")
+_LOST_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300", _IDLE_STATE, "25P04")
 _CONFLICT_STATES = ("40001", "40P01")
 _READ_ONLY_STATE = "25006"
 _GIVEN_UP_STATES = ("57014", "55P03")
@@ -91,6 +92,14 @@ def classify(error: psycopg.Error) -> Failure:
     return Failure.CONFLICT if state in _CONFLICT_STATES else Failure.FINAL
 
 
+def is_unanswered(error: psycopg.Error) -> bool:
+    """Whether a statement may have been done: the server has not said that it was not.
+
+    A pooler that has lost the server answers with a state of its own, of class 08.
+    """
+    return classify(error) is Failure.LOST and (error.sqlstate or "08").startswith("08")
+
+
 def describe(error: psycopg.Error) -> str:
     """The problem in a few words, without any part of the statement or the URL."""
     text, state = str(error).lower(), error.sqlstate
@@ -100,6 +109,8 @@ def describe(error: psycopg.Error) -> str:
         return "the server is starting or shutting down"
     if is_full(error):
         return "the server takes no more connections"
+    if state == _IDLE_STATE:
+        return "this process stood still during a transaction, which the server has ended"
     for words, problem in (
         ("connection refused", "the connection was refused"),
         ("no such file", "there is no socket of a server"),

@@ -21,14 +21,16 @@ _LOCK_NONEMPTY_CONVERSATION = """
 # Another task is another configuration: what went wrong under the old one says nothing about it.
 _UPSERT_WORK = """
     INSERT INTO autonomy_ctx.work AS w (conversation_id, task, due)
-    VALUES (%s, %s, autonomy_ctx.now_seconds())
+    SELECT c.id, %s, autonomy_ctx.now_seconds() FROM c
     ON CONFLICT (conversation_id) DO UPDATE
     SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
     WHERE w.task <> excluded.task
 """
 _OWE = f"""
-    WITH w AS ({_UPSERT_WORK} RETURNING 1) SELECT pg_notify(%s, %s) FROM w
+    WITH c AS ({_LOCK_NONEMPTY_CONVERSATION}), w AS ({_UPSERT_WORK} RETURNING 1)
+    SELECT c.id, (SELECT pg_notify(%s, %s) FROM w) FROM c
 """  # noqa: S608  # our names
+_OWE_QUIETLY = f"WITH c AS ({_LOCK_NONEMPTY_CONVERSATION}), w AS ({_UPSERT_WORK}) SELECT id FROM c"  # noqa: S608
 _SELECT_WORK = """
     SELECT due, lease_until, autonomy_ctx.now_seconds() FROM autonomy_ctx.work WHERE conversation_id = %s
 """
@@ -77,21 +79,18 @@ def work_topic(task: str) -> str:
 
 
 async def owe(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
-    """Owe a conversation a task."""
-    found = await (await connection.execute(_LOCK_NONEMPTY_CONVERSATION, (key_digest(key),))).fetchone()
-    if found is not None:
-        await connection.execute(_OWE, (found[0], task, CHANNEL, work_topic(task)))
-    return found is not None
+    """Owe a conversation a task, in one statement that may be repeated."""
+    values = (key_digest(key), task, CHANNEL, work_topic(task))
+    return await (await connection.execute(_OWE, values)).fetchone() is not None
 
 
 async def claim(
     connection: psycopg.AsyncConnection[Any], key: Key, owner: str, task: str, seconds: float
 ) -> Lease | float | None:
     """Owe a conversation a task and take it if it is free and due."""
-    found = await (await connection.execute(_LOCK_NONEMPTY_CONVERSATION, (key_digest(key),))).fetchone()
+    found = await (await connection.execute(_OWE_QUIETLY, (key_digest(key), task))).fetchone()
     if found is None:
         return None
-    await connection.execute(_UPSERT_WORK, (found[0], task))
     return await _take(connection, found[0], key, owner, seconds)
 
 

@@ -163,7 +163,8 @@ async def find_conversation(
     connection: psycopg.AsyncConnection[Any], key: Key, *, lock: bool = False
 ) -> tuple[int, Head] | None:
     """A conversation's number in the tables, and where it stands; with `lock`, until the transaction ends."""
-    statement = _SELECT_CONVERSATION + (" FOR UPDATE" if lock else "")
+    # Others may quote its messages meanwhile (`FOR KEY SHARE`), but not while a deletion has its lock.
+    statement = _SELECT_CONVERSATION + (" FOR NO KEY UPDATE" if lock else "")
     cursor = await short_cursor(connection).execute(statement, (key_digest(key),))
     found = await cursor.fetchone()
     return None if found is None else (found[0], Head(*found[1:]))

@@ -42,10 +42,13 @@ def latest_version() -> int:
     return migration_steps()[-1][0]
 
 
-async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *, create: bool) -> str:
+async def prepare_schema(
+    connection: psycopg.AsyncConnection[Any], path: str, *, create: bool, begin: str
+) -> str:
     """Make or upgrade the tables where that is needed; the name that the database was given at first.
 
     Only `create` may make them: in place of tables that have vanished, history would silently start again.
+    `begin` begins a transaction in which what others have made while this one waited is seen.
     """
     found = await read_version(connection)
     if found is None and not create:
@@ -55,8 +58,7 @@ async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *,
             advice="restore a backup; nothing is written to new, empty tables in their place",
         )
     if found is None or found[0] < latest_version():
-        # Whatever level is set for this user: what others have made while this one waited must be seen.
-        await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        await connection.execute(begin)
         try:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_NUMBER,))
             await _migrate(connection, path)

@@ -13,7 +13,10 @@ from typing import Any
 import psycopg
 
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.postgres.log import (
+    MESSAGES_OF_CONVERSATION,
     ensure_conversation,
     find_conversation,
     index_text,
@@ -39,11 +42,43 @@ _PUT_RECORDS = """
     )
     SELECT number FROM numbered ORDER BY number
 """
+# One record beside messages, in the statement that moves the `head` of their conversation.
+_INSERT_BESIDE = """), stored AS (
+        INSERT INTO autonomy_ctx.record (number, conversation_id, kind, name, long_name, at, derived, body)
+        SELECT nextval('autonomy_ctx.record_number'), head.id, %s, %s, %s, autonomy_ctx.now_seconds(), %s, %s
+        FROM head WHERE %s::int8 IS NULL OR head.generation = %s
+        ON CONFLICT ON CONSTRAINT record_name DO UPDATE SET
+            number = excluded.number, at = excluded.at, derived = excluded.derived, body = excluded.body
+        RETURNING conversation_id
+"""
+# This statement does not see the new record, which is one of those that are kept.
+_DELETE_BESIDE = """), dropped AS (
+        DELETE FROM autonomy_ctx.record r USING stored
+        WHERE r.conversation_id = stored.conversation_id AND r.kind = %s AND r.name <> %s AND r.number <=
+            (SELECT o.number FROM autonomy_ctx.record o
+             WHERE o.conversation_id = stored.conversation_id AND o.kind = %s AND o.name <> %s
+             ORDER BY o.number DESC LIMIT 1 OFFSET %s)
+"""
 _DELETE_OLDEST = """
     DELETE FROM autonomy_ctx.record
     WHERE conversation_id = %(conversation)s AND kind = %(kind)s AND number <=
         (SELECT number FROM autonomy_ctx.record WHERE conversation_id = %(conversation)s AND kind = %(kind)s
          ORDER BY number DESC LIMIT 1 OFFSET %(keep)s)
+"""
+# No deletion can have this lock at the same time: it has happened by now, or it sees what is put here.
+_LOCK_QUOTED = """
+    SELECT key, id FROM autonomy_ctx.conversation WHERE key = ANY(%s) ORDER BY id FOR KEY SHARE
+"""
+_COUNT_QUOTED = f"""
+    SELECT count(*) FROM unnest(%s::int8[], %s::int8[]) AS d (conversation_id, position)
+    WHERE d.position = 0 OR EXISTS (
+        SELECT 1 FROM {MESSAGES_OF_CONVERSATION} WHERE c.id = d.conversation_id AND m.position = d.position)
+"""  # noqa: S608  # our names
+_INSERT_REFS = """
+    INSERT INTO autonomy_ctx.record_ref (conversation_id, position, number)
+    SELECT DISTINCT d.conversation_id, d.position, r.number
+    FROM unnest(%s::int8[], %s::int8[]) AS d (conversation_id, position),
+         autonomy_ctx.record r WHERE r.number = ANY(%s)
 """
 _SELECT_RECORDS = """
     SELECT r.number, coalesce(r.long_name, r.name), r.at, r.body
@@ -69,8 +104,9 @@ async def put_records(
     keep: int | None,
     derived: bool,
     generation: int | None,
+    refs: Sequence[MessageRef] = (),
 ) -> list[int]:
-    """Store records at the end, or none of them when the conversation has another generation.
+    """Store records at the end; none for another generation, or if a quoted message is gone.
 
     It needs a transaction.
     """
@@ -78,6 +114,9 @@ async def put_records(
         found = await find_conversation(connection, key, lock=True)
         if generation != (0 if found is None else found[1].generation):
             return []
+    quoted = await _find_quoted(connection, key, refs) if refs else ([], [])
+    if quoted is None:
+        return []
     conversation_id, _ = await ensure_conversation(connection, key)
     last_places = {name: place for place, (name, _) in enumerate(records)}
     names = [index_text(name) for name, _ in records]
@@ -95,9 +134,43 @@ async def put_records(
     }
     cursor = await connection.execute(_PUT_RECORDS, values)
     numbers = [number for (number,) in await cursor.fetchall()]
+    if refs:
+        await connection.execute(_INSERT_REFS, (*quoted, numbers))
     if keep is not None:
         await connection.execute(_DELETE_OLDEST, values)
     return numbers
+
+
+async def put_record(connection: psycopg.AsyncConnection[Any], key: Key, record: RecordDraft) -> None:
+    """Store one record in a transaction."""
+    kind, name, body, keep, derived, generation, refs = record
+    await put_records(connection, key, kind, [(name, body)], keep, derived, generation, refs)
+
+
+def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
+    """What a statement has after `head` to store a record that quotes nothing beside messages; its values."""
+    kind, name, body, keep, derived, generation, _ = record
+    indexed = index_text(name)
+    long_name = None if indexed == name else name
+    values = (kind, indexed, long_name, derived, encode_text(body), generation, generation)
+    if keep is None:
+        return _INSERT_BESIDE, values
+    return _INSERT_BESIDE + _DELETE_BESIDE, (*values, kind, indexed, kind, indexed, keep - 1)
+
+
+async def _find_quoted(
+    connection: psycopg.AsyncConnection[Any], key: Key, refs: Sequence[MessageRef]
+) -> tuple[list[int], list[int]] | None:
+    """The conversations and positions of quoted messages, as in `record_ref`; None if one is not there."""
+    keys = [key_digest(ref.key(key)) for ref in refs]
+    cursor = await connection.execute(_LOCK_QUOTED, (keys,))
+    ids = {bytes(found): number for found, number in await cursor.fetchall()}
+    if not ids.keys() >= set(keys):
+        return None
+    columns = [ids[one] for one in keys], [ref.position or 0 for ref in refs]
+    # Another statement: after waiting for a lock, this one sees what the other has deleted.
+    [(count,)] = await (await connection.execute(_COUNT_QUOTED, columns)).fetchall()
+    return columns if count == len(refs) else None
 
 
 async def read_records(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import facts as fact_rows
@@ -94,11 +96,36 @@ class PostgresStore:
         if not drafts:
             self._database.check_usable()
             return []
-        try:
-            return await self._database.append(lambda connection: log.append_new(connection, key, drafts))
-        except log.KnownMessage:
-            pass
-        return await self._write(log.append_known, key, drafts)
+
+        async def append_new(connection: Connection) -> list[int] | None:
+            try:
+                return await log.append_new(connection, key, drafts)
+            except log.KnownMessage:
+                return None
+
+        return await self._database.append(
+            append_new, lambda connection: log.append_known(connection, key, drafts)
+        )
+
+    async def append_with_record(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        record: RecordDraft,
+        *,
+        turn: TurnHold | None = None,
+        ends: bool = False,
+    ) -> list[int]:
+        check_put(record.kind, [(record.name, record.body)], record.keep)
+        if turn is not None:
+            return await self._append_in_turn(key, drafts, turn, ends, record)
+
+        async def append(connection: Connection) -> list[int]:
+            positions = await log.append_known(connection, key, drafts)
+            await record_rows.put_record(connection, key, record)
+            return positions
+
+        return await self._database.write(append)
 
     async def begin_turn(
         self,
@@ -110,15 +137,14 @@ class PostgresStore:
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        start: TurnStart | None = None
+        given = (key, drafts, owner, seconds, after)
         # A turn with a ticket has competition.
-        if ticket is None:
-            start = await self._database.append(
-                lambda connection: turns.begin_free_turn(connection, key, drafts, owner, seconds, after)
-            )
-        if start is None:
-            start = await self._write(turns.begin_turn, key, drafts, owner, seconds, after)
-        return start
+        if ticket is not None:
+            return await self._write(turns.begin_turn, *given)
+        return await self._database.append(
+            lambda connection: turns.begin_free_turn(connection, *given),
+            lambda connection: turns.begin_turn(connection, *given),
+        )
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
         # Repeated, it does the same again.
@@ -212,7 +238,8 @@ class PostgresStore:
         return await self._read(fact_rows.read_profile_facts, agent, scope)
 
     async def owe(self, key: Key, *, task: str) -> bool:
-        return await self._write(leases.owe, key, task)
+        # Repeated, it does the same again.
+        return await self._read(leases.owe, key, task)
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(leases.claim, key, owner, task, seconds)
@@ -242,9 +269,10 @@ class PostgresStore:
         keep: int | None = None,
         derived: bool = False,
         generation: int | None = None,
+        refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         check_put(kind, records, keep)
-        return await self._write(record_rows.put_records, key, kind, records, keep, derived, generation)
+        return await self._write(record_rows.put_records, key, kind, records, keep, derived, generation, refs)
 
     async def read_records(
         self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
@@ -384,15 +412,26 @@ class PostgresStore:
         return trial
 
     async def _append_in_turn(
-        self, key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        turn: TurnHold,
+        ends: bool,
+        record: RecordDraft | None = None,
     ) -> list[int]:
-        positions = None
-        if drafts:
+        async def append(connection: Connection) -> list[int]:
+            positions = await turns.append_in_turn(connection, key, drafts, turn, ends)
+            if record is not None:
+                await record_rows.put_record(connection, key, record)
+            return positions
+
+        # What a record quotes is locked and looked up first.
+        if drafts and (record is None or not record.refs):
             positions = await self._database.append(
-                lambda connection: turns.append_held(connection, key, drafts, turn, ends)
+                lambda connection: turns.append_held(connection, key, drafts, turn, ends, record), append
             )
-        if positions is None:
-            positions = await self._write(turns.append_in_turn, key, drafts, turn, ends)
+        else:
+            positions = await self._database.write(append)
         if ends:
             self._notifications.wake(turns.turn_topic(key))
         return positions

@@ -45,8 +45,9 @@ _SELECT_RANGES = """
     JOIN autonomy_ctx.conversation s ON s.id = r.source_id WHERE r.conversation_id = %s ORDER BY r.first
 """
 _SELECT_RECORDS = """
-    SELECT number, kind, coalesce(long_name, name), at, derived, body FROM autonomy_ctx.record
-    WHERE conversation_id = %s ORDER BY number
+    SELECT number, kind, coalesce(long_name, name), at, derived, body,
+           EXISTS (SELECT 1 FROM autonomy_ctx.record_ref f WHERE f.number = r.number)
+    FROM autonomy_ctx.record r WHERE conversation_id = %s ORDER BY number
 """
 _INSERT_MESSAGES = """
     INSERT INTO autonomy_ctx.message
@@ -95,10 +96,17 @@ _INSERT_PINS = """
     FROM unnest(%s::int8[], %s::float8[], %s::text[]) AS given (position, pinned_at, source)
 """
 _INSERT_RECORDS = """
+    WITH given AS MATERIALIZED (
+        SELECT nextval('autonomy_ctx.record_number') AS number, ordered.*
+        FROM (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::float8[], %s::bool[], %s::text[],
+            %s::bool[]) WITH ORDINALITY AS d (kind, name, long_name, at, derived, body, quotes, place)
+            ORDER BY place) ordered
+    ), quoting AS (
+        INSERT INTO autonomy_ctx.record_ref (conversation_id, position, number)
+        SELECT 0, 0, number FROM given WHERE quotes
+    )
     INSERT INTO autonomy_ctx.record (number, conversation_id, kind, name, long_name, at, derived, body)
-    SELECT nextval('autonomy_ctx.record_number'), %s, kind, name, long_name, at, derived, body
-    FROM (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::float8[], %s::bool[], %s::text[])
-        WITH ORDINALITY AS given (kind, name, long_name, at, derived, body, place) ORDER BY place) ordered
+    SELECT number, %s, kind, name, long_name, at, derived, body FROM given
 """
 _UPDATE_CONVERSATION = """
     UPDATE autonomy_ctx.conversation
@@ -167,9 +175,11 @@ async def _read_conversation(connection: psycopg.AsyncConnection[Any], key: Key)
     )
 
 
-def _decode_record(number: int, kind: str, name: str, at: float, derived: bool, body: str) -> RecordCopy:
+def _decode_record(
+    number: int, kind: str, name: str, at: float, derived: bool, body: str, quotes: bool
+) -> RecordCopy:
     try:
-        return RecordCopy(kind, name, at, derived, json.loads(body))
+        return RecordCopy(kind, name, at, derived, json.loads(body), quotes)
     except ValueError:
         # Without the cause, which might quote a user's text.
         raise UnreadableRow(f"the record with number {number} cannot be read") from None
@@ -267,8 +277,9 @@ async def _import_records(
         [one.at for one in records],
         [one.derived for one in records],
         [encode_text(one.body) for one in records],
+        [one.quotes for one in records],
     ]
-    await connection.execute(_INSERT_RECORDS, (conversation_id, *columns))
+    await connection.execute(_INSERT_RECORDS, (*columns, conversation_id))
 
 
 def _index_columns(texts: Sequence[str]) -> tuple[list[str], list[str | None]]:

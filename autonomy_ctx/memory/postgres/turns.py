@@ -15,8 +15,10 @@ import psycopg
 
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.encoding import same_content
+from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres import log
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
+from autonomy_ctx.memory.postgres.records import insert_record
 from autonomy_ctx.memory.store import Draft, Key, TurnHold, TurnStart, is_current_lease
 
 _BEGIN_TURN = """
@@ -43,7 +45,7 @@ _CHANGE = """
             head = c.head + %s, count = c.count + %s, has_messages = c.has_messages OR %s > 0,
             last_user = CASE WHEN %s > 0 THEN c.head + %s ELSE c.last_user END{changes}
         WHERE c.key = %s AND NOT c.is_fork AND {condition}
-        RETURNING c.id, c.head, c.turn_ticket, c.turns_waiting
+        RETURNING c.id, c.head, c.turn_ticket, c.turns_waiting, c.generation
 """
 # For a log that was read: a new conversation is never begun by it.
 _BEGIN_AFTER = _CHANGE.format(
@@ -60,7 +62,7 @@ _APPEND_AT_END = _CHANGE.format(
 _NOTIFY_WAITING = "SELECT head, CASE WHEN turns_waiting > 0 THEN pg_notify(%s, %s) END FROM head"
 _LOCK_LINE = """
     SELECT id, head, turn_ticket, turn_owner, turn_until, last_ticket FROM autonomy_ctx.conversation
-    WHERE key = %s FOR UPDATE
+    WHERE key = %s FOR NO KEY UPDATE
 """
 # The time with the places: asked for when the row is locked, however long that took.
 _SELECT_PLACES = """
@@ -194,18 +196,27 @@ async def begin_turn(
 
 
 async def append_held(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    drafts: Sequence[Draft],
+    turn: TurnHold,
+    ends: bool,
+    record: RecordDraft | None = None,
 ) -> list[int] | None:
-    """Append while the turn is held, and give it back at its end, in one statement; None if it did not."""
+    """Append while the turn is held, with a record, in one statement; None if it did not.
+
+    At its end, the turn is given back.
+    """
     number, last_user = len(drafts), log.last_user_draft(drafts)
     counts = (number, number, number, last_user, last_user)
     values = (*counts, log.key_digest(key), turn.ticket, turn.owner)
     if ends:
+        notification = (CHANNEL, turn_topic(key))
         head = await _insert(
-            connection, _APPEND_AT_END, values, drafts, _NOTIFY_WAITING, (CHANNEL, turn_topic(key))
+            connection, _APPEND_AT_END, values, drafts, _NOTIFY_WAITING, notification, record
         )
     else:
-        head = await _insert(connection, _APPEND, values, drafts, "SELECT head FROM head", ())
+        head = await _insert(connection, _APPEND, values, drafts, "SELECT head FROM head", (), record)
     return None if head is None else list(range(head[0] - number + 1, head[0] + 1))
 
 
@@ -282,16 +293,18 @@ async def _insert(
     drafts: Sequence[Draft],
     select: str,
     select_values: Sequence[Any],
+    record: RecordDraft | None = None,
 ) -> tuple[Any, ...] | None:
-    """Move the head and store drafts in one statement; None when nothing was done.
+    """Move the head and store drafts and a record in one statement; None when nothing was done.
 
     That is so when its condition does not hold, or an id is there already.
     """
     rows, values = log.insert_rows(drafts) if drafts else ("", ())
-    statement = f"{head}{rows}) {select}"
+    beside, record_values = insert_record(record) if record is not None else ("", ())
+    statement = f"{head}{rows}{beside}) {select}"
     try:
         cursor = await log.short_cursor(connection).execute(
-            statement, (*head_values, *values, *select_values)
+            statement, (*head_values, *values, *record_values, *select_values)
         )
         return await cursor.fetchone()
     except psycopg.errors.UniqueViolation:

@@ -6,9 +6,11 @@ operating system into this library's errors. Connections and locks are never use
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
+import tempfile
 import time
 import weakref
 from collections.abc import Callable
@@ -39,11 +41,11 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
             path=path, problem=f"the operating system refused ({error.strerror})", advice="nothing was stored"
         )
     if isinstance(error, UnreadableRow):
-        return StoreCorrupt(path=path, problem=str(error))
+        return _damage_error(path, str(error))
     if not isinstance(error, sqlite3.Error):
         return error
     if "decode to UTF-8" in str(error):
-        return StoreCorrupt(path=path, problem="it holds text that is not UTF-8")
+        return _damage_error(path, "it holds text that is not UTF-8")
     if "no such module: fts5" in str(error):
         return StoreUnavailable(
             path=path,
@@ -56,7 +58,7 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
         case sqlite3.SQLITE_FULL:
             return StoreFull(path=path, problem="the disk is full")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return StoreCorrupt(path=path, problem=name)
+            return _damage_error(path, name)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy(path=path, seconds=seconds)
         case sqlite3.SQLITE_IOERR:
@@ -66,12 +68,48 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
                 advice="look at the disk and its free space; the same memory goes on when it works again",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
-            return StoreUnavailable(
+            return _gone_error(path) or StoreUnavailable(
                 path=path,
                 problem=f"cannot be opened for writing ({name})",
                 advice="check that the file and its folder belong to this user and are not read-only",
             )
     return StoreError(f"{path}: SQLite refused the statement with {name}; nothing was stored")
+
+
+def _damage_error(path: str, problem: str) -> StoreError:
+    """The error of a file that cannot be read: it is damaged, or its file system is gone."""
+    return _gone_error(path) or StoreCorrupt(path=path, problem=problem)
+
+
+# What a file system answers that was removed or has failed; one that fails is often made read-only.
+_GONE_ERRORS = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EIO", "ENOENT", "ENODEV", "ENXIO", "ENOTCONN", "ESTALE", "EROFS", "ETIMEDOUT"),
+        *("EUCLEAN", "EREMOTEIO", "EHOSTDOWN", "ESHUTDOWN"),
+    )
+    if hasattr(errno, name)
+)
+
+
+def _gone_error(path: str) -> StoreError | None:
+    """The error of a file system that does not work; None if a small file can be written beside the database.
+
+    The database itself is not opened: to close it again would drop this process's locks on it.
+    """
+    try:
+        os.stat(path)
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path)), buffering=0) as file:
+            file.write(bytes(4096))
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno in _GONE_ERRORS:
+            return StoreUnavailable(
+                path=path,
+                problem=f"the file or its file system is gone or has failed ({error.strerror})",
+                advice="nothing was stored; this memory works again when the file is back",
+            )
+    return None
 
 
 # Before this version, two connections that checkpoint and write at once could damage the file.
@@ -222,8 +260,10 @@ class FileLock:
                 logger.warning(
                     "%s was removed while it was in use, and was created again. Do not remove it", self.path
                 )
-                os.close(self._file)
+                removed = self._file
+                # If this fails, the removed file stays open: its number must not become another's.
                 self._open()
+                os.close(removed)
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -122,6 +122,18 @@ def find_message(
     return None if found is None else MessagePlace(*found)
 
 
+def has_position(connection: sqlite3.Connection, conversation_id: int, position: int) -> bool:
+    """Whether a conversation has a message at a position."""
+    return any(
+        connection.execute(
+            "SELECT 1 FROM message WHERE conversation_id = ? AND position = ?",
+            (one.conversation_id, position),
+        ).fetchone()
+        for one in read_ranges(connection, conversation_id)
+        if one.first <= position <= one.last
+    )
+
+
 def read_forks(connection: sqlite3.Connection, conversation_id: int) -> list[SharedRange]:
     """The forks that have rows of a conversation, and which of its positions."""
     return [SharedRange(*row) for row in connection.execute(_SELECT_FORKS, (conversation_id,)).fetchall()]

@@ -24,6 +24,13 @@ _SELECT_DUE_WORK = f"""
       AND (w.lease_until IS NULL OR w.lease_until NOT BETWEEN ?2 + 1e-6 AND ?2 + {MAX_LEASE_SECONDS})
     ORDER BY w.due LIMIT 1
 """  # noqa: S608  # our number
+# Times that are not current are of another boot, or long past.
+_SELECT_SOONEST = f"""
+    SELECT min(max(
+        CASE WHEN due BETWEEN ?2 AND ?2 + {MAX_LEASE_SECONDS} THEN due ELSE ?2 END,
+        CASE WHEN lease_until BETWEEN ?2 AND ?2 + {MAX_LEASE_SECONDS} THEN lease_until ELSE ?2 END))
+    FROM work WHERE task = ?1
+"""  # noqa: S608  # our number
 _SELECT_LEASED_CONVERSATION = """
     SELECT w.conversation_id FROM conversation c JOIN work w ON w.conversation_id = c.id
     WHERE c.agent = ? AND c.scope = ? AND c.conversation = ? AND c.fence = ? AND w.owner = ?
@@ -68,9 +75,7 @@ def claim_next(
     found = connection.execute(_SELECT_DUE_WORK, (task, now)).fetchone()
     if found is not None:
         return _acquire_lease(connection, found[0], Key(*found[1:]), owner, now + seconds)
-    [(soonest,)] = connection.execute(
-        "SELECT min(max(due, coalesce(lease_until, due))) FROM work WHERE task = ?", (task,)
-    )
+    [(soonest,)] = connection.execute(_SELECT_SOONEST, (task, now))
     return None if soonest is None else max(float(soonest - now), 0.0)
 
 

@@ -86,6 +86,18 @@ _SELECT_FORK_ROWS = f"""
     WHERE r.conversation_id = ?1
     ORDER BY r.first DESC, m.position DESC LIMIT ?5
 """  # noqa: S608  # our names
+# Position 0 is any of a conversation, see the schema.
+_DELETE_QUOTING = """
+    DELETE FROM record WHERE number IN (
+        SELECT number FROM record_ref WHERE conversation_id = ?1 AND position = 0
+        UNION ALL
+        SELECT number FROM record_ref WHERE conversation_id = ?1 AND position BETWEEN ?2 AND ?3)
+"""
+# Those of which it is not known what they quote.
+_DELETE_UNKNOWN = """
+    DELETE FROM record WHERE number IN (SELECT number FROM record_ref WHERE conversation_id = 0)
+    AND conversation_id IN (SELECT id FROM conversation WHERE scope = ?)
+"""
 # A head is the same as often as a conversation is read without having changed.
 _make_head = lru_cache(maxsize=512)(Head)
 
@@ -191,8 +203,12 @@ class Transaction:
         # Forks, which are newer, before their sources: what goes with a fork is then no loss of it.
         meant = sorted(find_conversation_ids(self.flushed_connection(), scope, agent, conversation))[::-1]
         if ids is None:
-            return sum(self._delete_all(conversation_id) for conversation_id in meant)
-        return sum(self._delete_some(conversation_id, ids) for conversation_id in meant)
+            deleted = sum(self._delete_all(conversation_id) for conversation_id in meant)
+        else:
+            deleted = sum(self._delete_some(conversation_id, ids) for conversation_id in meant)
+        if self.has_deleted:
+            self._connection.execute(_DELETE_UNKNOWN, (scope,))
+        return deleted
 
     def note_appended(self, messages: int) -> None:
         """Count messages that were stored by other statements than `append`."""
@@ -347,8 +363,13 @@ class Transaction:
         )
 
     def _delete_derived(self, conversation_id: int, ranges: Sequence[SharedRange]) -> int:
-        """Delete the segments from the first lost position on, their facts, and the pins of lost messages."""
+        """Delete the segments from the first lost position on, their facts, and the pins of lost messages.
+
+        The records of any conversation that quote them are deleted, too, and not counted.
+        """
         execute = self._connection.execute
+        for one in ranges:
+            execute(_DELETE_QUOTING, (conversation_id, one.first, one.last))
         first = min(one.first for one in ranges)
         segments = execute(
             "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)

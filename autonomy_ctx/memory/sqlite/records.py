@@ -9,6 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.sqlite.forks import has_position
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.store import Key, Record
 
@@ -16,6 +18,7 @@ _INSERT_RECORD = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+_INSERT_REF = "INSERT OR IGNORE INTO record_ref (conversation_id, position, number) VALUES (?, ?, ?)"
 _DELETE_OLDEST = """
     DELETE FROM record WHERE conversation_id = ?1 AND kind = ?2 AND number <=
         (SELECT number FROM record WHERE conversation_id = ?1 AND kind = ?2
@@ -48,12 +51,16 @@ def put_records(
     derived: bool,
     generation: int | None,
     now: float,
+    refs: Sequence[MessageRef] = (),
 ) -> list[int]:
-    """Store records at the end, or none of them when the conversation has another generation."""
+    """Store records at the end; none for another generation, or if a quoted message is gone."""
     bodies = [encode_text(body) for _, body in records]
     connection = transaction.turn_connection()
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
+        return []
+    places = [_find_quoted(connection, ref.key(key), ref.position) for ref in refs]
+    if None in places:
         return []
     conversation_id = transaction.conversation_id(key) if found is None else found[0]
     numbers: list[int] = []
@@ -62,6 +69,7 @@ def put_records(
         number = connection.execute(_INSERT_RECORD, row).lastrowid
         assert number is not None
         numbers.append(number)
+        connection.executemany(_INSERT_REF, [(*place, number) for place in places if place is not None])
     if keep is not None:
         connection.execute(_DELETE_OLDEST, (conversation_id, kind, keep))
     return numbers
@@ -114,6 +122,18 @@ def drop_records(
     for number, _ in rows:
         connection.execute("DELETE FROM record WHERE number = ?", (number,))
     return [name for _, name in rows]
+
+
+def _find_quoted(connection: sqlite3.Connection, key: Key, position: int | None) -> tuple[int, int] | None:
+    """A quoted message, or for no position its conversation, as a row of `record_ref`; None if it is gone."""
+    found = find_conversation(connection, key)
+    if found is None:
+        return None
+    return (
+        (found[0], position or 0)
+        if position is None or has_position(connection, found[0], position)
+        else None
+    )
 
 
 def _decode_record(number: int, name: str, at: float, body: str) -> Record:

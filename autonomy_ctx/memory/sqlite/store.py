@@ -19,7 +19,9 @@ import anyio
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
+from autonomy_ctx.memory.processes import machine_clock
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
@@ -32,6 +34,7 @@ from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, 
 from autonomy_ctx.memory.sqlite.outline import read_outline
 from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
 from autonomy_ctx.memory.store import (
+    MAX_LEASE_SECONDS,
     ConversationInfo,
     Draft,
     Head,
@@ -85,6 +88,7 @@ class SqliteStore:
         synchronous: Synchronous = "FULL",
         accept_shorter: bool = False,
         clock: Callable[[], float] = time.time,
+        lease_clock: Callable[[], float] | None = None,
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous is {synchronous!r}; it must be FULL or NORMAL")
@@ -94,6 +98,9 @@ class SqliteStore:
         self.synchronous: Synchronous = synchronous
         self._accept_shorter = accept_shorter
         self._clock = clock
+        # Not the wall clock: one that is set would end the lease of a turn that runs, or keep a dead one.
+        # A clock that was given, as in a test, is that of the leases too.
+        self._lease_clock = lease_clock or (machine_clock() if clock is time.time else clock)
         self._turn_signals = TurnSignals()
         self._fact_cache = fact_rows.FactCache()
         # Made by the first search by meaning.
@@ -124,7 +131,7 @@ class SqliteStore:
         turn: TurnHold | None = None,
         ends: bool = False,
     ) -> list[int]:
-        kind, name, body, keep, derived, generation = record
+        kind, name, body, keep, derived, generation, refs = record
         check_put(kind, [(name, body)], keep)
 
         def work(transaction: Transaction) -> list[int]:
@@ -133,7 +140,7 @@ class SqliteStore:
             else:
                 positions = turns.append_in_turn(transaction, key, drafts, turn, ends)
             record_rows.put_records(
-                transaction, key, kind, [(name, body)], keep, derived, generation, self._clock()
+                transaction, key, kind, [(name, body)], keep, derived, generation, self._clock(), refs
             )
             return positions
 
@@ -154,13 +161,15 @@ class SqliteStore:
     ) -> TurnStart:
         return await self._write(
             lambda transaction: turns.begin_turn(
-                transaction, key, drafts, owner, seconds, ticket, after, self._clock()
+                transaction, key, drafts, owner, seconds, ticket, after, self._lease_clock()
             )
         )
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
         return await self._write(
-            lambda transaction: turns.renew_turn(transaction, key, ticket, owner, self._clock() + seconds)
+            lambda transaction: turns.renew_turn(
+                transaction, key, ticket, owner, self._lease_clock() + seconds
+            )
         )
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
@@ -169,7 +178,7 @@ class SqliteStore:
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
         def look(connection: sqlite3.Connection) -> bool:
-            return turns.may_begin(connection, key, ticket, self._clock())
+            return turns.may_begin(connection, key, ticket, self._lease_clock())
 
         async def may_begin() -> bool:
             found = await self._read_inline(look)
@@ -314,26 +323,26 @@ class SqliteStore:
         )
 
     async def owe(self, key: Key, *, task: str) -> bool:
-        return await self._write(lambda transaction: leases.owe(transaction, key, task, self._clock()))
+        return await self._write(lambda transaction: leases.owe(transaction, key, task, self._lease_clock()))
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(
-            lambda transaction: leases.claim(transaction, key, owner, task, seconds, self._clock())
+            lambda transaction: leases.claim(transaction, key, owner, task, seconds, self._lease_clock())
         )
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(
-            lambda transaction: leases.claim_next(transaction, owner, task, seconds, self._clock())
+            lambda transaction: leases.claim_next(transaction, owner, task, seconds, self._lease_clock())
         )
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
         return await self._write(
-            lambda transaction: leases.extend(transaction, lease, seconds, self._clock())
+            lambda transaction: leases.extend(transaction, lease, seconds, self._lease_clock())
         )
 
     async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
         return await self._write(
-            lambda transaction: leases.settle(transaction, lease, again_in, self._clock())
+            lambda transaction: leases.settle(transaction, lease, again_in, self._lease_clock())
         )
 
     async def put_records(
@@ -345,11 +354,12 @@ class SqliteStore:
         keep: int | None = None,
         derived: bool = False,
         generation: int | None = None,
+        refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         check_put(kind, records, keep)
         return await self._write(
             lambda transaction: record_rows.put_records(
-                transaction, key, kind, records, keep, derived, generation, self._clock()
+                transaction, key, kind, records, keep, derived, generation, self._clock(), refs
             )
         )
 
@@ -478,7 +488,14 @@ class SqliteStore:
         )
 
     async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        return await self._read_in_thread(lambda connection: read_outline(connection, key, ranges))
+        outline = await self._read_in_thread(lambda connection: read_outline(connection, key, ranges))
+        if outline.work is None or self._lease_clock is self._clock:
+            return outline
+        # Work that has long been due, or since another boot, is due now.
+        seconds = outline.work.due - self._lease_clock()
+        due = self._clock() + (seconds if abs(seconds) <= MAX_LEASE_SECONDS else 0.0)
+        # Rounded: two clocks are read one after the other, and the time must be the same next time.
+        return outline._replace(work=outline.work._replace(due=round(due, 1)))
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
         await self._write(lambda transaction: forks.fork(transaction.flushed_connection(), key, at, name))
@@ -612,7 +629,8 @@ class SqliteStore:
         self._reader = Reader(self.path, self.timeout, self._connect, **options)
 
     def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
-        return connect(self.path, timeout, create=create)
+        # A file that was read here and is gone is not made again.
+        return connect(self.path, timeout, create=create and not self._reader.file.was_open)
 
 
 # SQLite connections must not be used in the child of a fork, and closing one there is a use.

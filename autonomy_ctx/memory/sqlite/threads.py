@@ -269,6 +269,7 @@ class Writer:
                 self._set_up(connection, worker)
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
                 connection.execute("PRAGMA secure_delete = ON")
+                connection.execute("PRAGMA recursive_triggers = ON")
                 self.file.note_open()
             except BaseException:
                 connection.close()

@@ -38,7 +38,8 @@ _SELECT_RANGES = """
     JOIN conversation s ON s.id = r.source_id WHERE r.conversation_id = ? ORDER BY r.first
 """
 _SELECT_RECORDS = """
-    SELECT kind, name, at, derived, body FROM record WHERE conversation_id = ? ORDER BY number
+    SELECT kind, name, at, derived, body, EXISTS (SELECT 1 FROM record_ref f WHERE f.number = r.number)
+    FROM record r WHERE conversation_id = ? ORDER BY r.number
 """
 _INSERT_RECORD = """
     INSERT INTO record (conversation_id, kind, name, at, derived, size, body) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -121,8 +122,10 @@ def export_conversation(connection: sqlite3.Connection, key: Key) -> Conversatio
             tuple(read_fact_rows(connection, conversation_id)),
             tuple(PinRow(*row) for row in pins.fetchall()),
             tuple(
-                RecordCopy(kind, name, at, bool(derived), json.loads(body))
-                for kind, name, at, derived, body in connection.execute(_SELECT_RECORDS, meant).fetchall()
+                RecordCopy(kind, name, at, bool(derived), json.loads(body), bool(quotes))
+                for kind, name, at, derived, body, quotes in connection.execute(
+                    _SELECT_RECORDS, meant
+                ).fetchall()
             ),
         )
     finally:
@@ -173,10 +176,12 @@ def import_conversation(transaction: Transaction, key: Key, copy: ConversationCo
         "INSERT INTO pin (conversation_id, position, pinned_at, source) VALUES (?, ?, ?, ?)",
         [(conversation_id, *pin) for pin in copy.pins],
     )
-    for kind, name, at, derived, body in copy.records:
+    for kind, name, at, derived, body, quotes in copy.records:
         encoded = encode_text(body)
         row_values = (conversation_id, kind, name, at, derived, len(encoded.encode()), encoded)
-        connection.execute(_INSERT_RECORD, row_values)
+        number = connection.execute(_INSERT_RECORD, row_values).lastrowid
+        if quotes:
+            connection.execute("INSERT INTO record_ref VALUES (0, 0, ?)", (number,))
     head = copy.head
     connection.execute(
         _UPDATE_CONVERSATION,
