@@ -238,7 +238,7 @@ class McpServer(AsyncResource):
         connection = self._usable_connection()
         if connection is not None:
             return connection
-        self._connection = made = _import_connection()(self._settings, self._take_tools)
+        self._connection = made = _import_connection()(self._settings, self._take_tools, self._is_chosen)
 
         async def run() -> None:
             await made.run()
@@ -259,14 +259,14 @@ class McpServer(AsyncResource):
         self._retry_at = self._clock() + min(wait, MAX_BACKOFF_SECONDS)
 
     def _take_tools(self, listed: Sequence[Any]) -> None:
-        """Take in what the server lists. Tools that are as before stay the same, in the same order."""
+        """Take in what the server lists, in a thread. Tools that did not change stay the same, in order."""
         from autonomy_ctx.tools.schema import parameters_schema
 
         names = valid_names(one.name for one in listed)
         before = {tool.own_name: tool for tool in self._tools}
         found: dict[str, McpTool] = {}
         for one in listed:
-            if not self._is_chosen(one.name) or one.name in found:
+            if one.name in found:
                 continue
             try:
                 schema = parameters_schema(one.input_schema)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+import anyio.to_thread
 import httpx2
 import mcp_types
 from anyio.abc import TaskGroup
@@ -37,6 +38,8 @@ logger = logging.getLogger("autonomy_ctx.tools.mcp")
 # Of what a server writes to stderr: the longest line that is logged, and how many lines an error repeats.
 MAX_LINE, LINES_REPEATED = 2_000, 3
 MAX_PAGES = 100
+# Of a server, after `tools` and `exclude` have chosen: each is read here and sent with every request.
+MAX_TOOLS = 500
 # How long to wait before listening again for changes, after a stream of them was cut.
 LISTEN_AGAIN_SECONDS, MAX_LISTEN_SECONDS = 1.0, 60.0
 SESSION_HEADER = "mcp-session-id"
@@ -46,14 +49,16 @@ Listener = Callable[[list[mcp_types.Tool]], None]
 class McpConnection:
     """A connection that lives while `run` does: `ready` when its tools are known, or when it has failed."""
 
-    def __init__(self, settings: McpSettings, on_tools: Listener) -> None:
+    def __init__(self, settings: McpSettings, on_tools: Listener, is_chosen: Callable[[str], bool]) -> None:
         self.loop = current_loop()
         self.ready = anyio.Event()
         # Why there is no connection.
         self.error: McpServerUnavailable | None = None
         # Whether it ever was there, and answered a call.
         self.was_ready = self.was_used = False
-        self._settings, self._on_tools = settings, on_tools
+        self._settings, self._on_tools, self._is_chosen = settings, on_tools, is_chosen
+        # How many chosen tools the server has listed, of which not all may have been read.
+        self._listed = 0
         self._client: Client | None = None
         self._lost = anyio.Event()
         self._tools_changed = anyio.Event()
@@ -84,7 +89,7 @@ class McpConnection:
                         logging_callback=self._log_message,
                     ) as client,
                 ):
-                    self._on_tools(await _list_tools(client))
+                    await self._list_tools(client)
                     scope.deadline = math.inf
                     self._client, self.was_ready = client, True
                     self.ready.set()
@@ -138,13 +143,40 @@ class McpConnection:
             await self._tools_changed.wait()
             self._tools_changed = anyio.Event()
             try:
-                self._on_tools(await _list_tools(client))
+                await self._list_tools(client)
             except (MCPError, ValueError) as error:
                 logger.warning(
                     "MCP server %r: its tools could not be listed again: %s",
                     self._settings.name,
                     self._settings.redact(_describe(error)),
                 )
+
+    async def _list_tools(self, client: Client) -> None:
+        """Take in all chosen tools of a server, page by page."""
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        self._listed = 0
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            if self._listed > MAX_TOOLS:
+                raise _TooManyTools(self._listed, has_more=page.next_cursor is not None)
+            if page.next_cursor is None or page.next_cursor == cursor:
+                break
+            cursor = page.next_cursor
+        # Schemas are read and checked, which takes a while for hundreds.
+        await anyio.to_thread.run_sync(self._on_tools, found)
+
+    def _limit_tools(self, message: Any) -> None:
+        """Leave out of a listing, before the SDK reads it, what is not chosen and what is too much."""
+        result = getattr(getattr(message, "message", None), "result", None)
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if isinstance(result, dict) and isinstance(tools, list):
+            chosen = [
+                one for one in tools if not isinstance(one, dict) or self._is_chosen(str(one.get("name")))
+            ]
+            self._listed += len(chosen)
+            result["tools"] = chosen[: MAX_TOOLS + 1]
 
     async def _listen(self, client: Client) -> None:
         """Listen for changes, as newer servers want it; one that offers no such stream has none to tell."""
@@ -254,7 +286,7 @@ class McpConnection:
     @asynccontextmanager
     async def _follow(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
         async with transport as (read_stream, write_stream):
-            yield _FollowedStream(read_stream, self._lost), write_stream
+            yield _FollowedStream(read_stream, self._lost, self._limit_tools), write_stream
 
 
 class _LogPipe:
@@ -282,11 +314,21 @@ class _LogPipe:
         os.close(self.read_end)
 
 
-class _FollowedStream:
-    """What a transport reads from, which says when it has ended."""
+class _TooManyTools(ValueError):
+    """A server lists more tools than an agent can have."""
 
-    def __init__(self, stream: Any, ended: anyio.Event) -> None:
-        self._stream, self._ended = stream, ended
+    def __init__(self, count: int, *, has_more: bool) -> None:
+        super().__init__(
+            f"it lists {count:,} tools{' or more' if has_more else ''}, and at most {MAX_TOOLS} can be used; "
+            "name those that you need: mcp_server(..., tools=[...])"
+        )
+
+
+class _FollowedStream:
+    """What a transport reads from: it shows each message to `check`, and says when it has ended."""
+
+    def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
+        self._stream, self._ended, self._check = stream, ended, check
 
     @property
     def last_context(self) -> Any:
@@ -296,10 +338,12 @@ class _FollowedStream:
     async def receive(self) -> Any:
         """The next message."""
         try:
-            return await self._stream.receive()
+            message = await self._stream.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._ended.set()
             raise
+        self._check(message)
+        return message
 
     async def aclose(self) -> None:
         """Read no more."""
@@ -327,19 +371,6 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-async def _list_tools(client: Client) -> list[mcp_types.Tool]:
-    """All tools of a server, page by page."""
-    found: list[mcp_types.Tool] = []
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        found += page.tools
-        if page.next_cursor is None or page.next_cursor == cursor:
-            break
-        cursor = page.next_cursor
-    return found
-
-
 def _describe(error: BaseException) -> str:
     """What went wrong in the tasks of a connection, in a few words and without addresses."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
@@ -351,5 +382,7 @@ def _describe(error: BaseException) -> str:
             return "its command may not be run"
         case MCPError():
             return str(error.message)
+        case _TooManyTools():
+            return str(error)
         case _:
             return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

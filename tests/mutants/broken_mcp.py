@@ -9,6 +9,20 @@ TOOLS = "tests/cli/test_memory_tools.py"
 COMMAND = "tests/cli/test_mcp_command.py"
 MUTANTS = [
     Mutant(
+        "a server with thousands of tools is refused before they are read",
+        "tools/mcp_connection.py",
+        "            if self._listed > MAX_TOOLS:\n",
+        "            if False:\n",
+        CLIENT,
+    ),
+    Mutant(
+        "schemas of a server's tools are read outside the event loop",
+        "tools/mcp_connection.py",
+        "        await anyio.to_thread.run_sync(self._on_tools, found)\n",
+        "        self._on_tools(found)\n",
+        CLIENT,
+    ),
+    Mutant(
         "headers for one server do not follow a redirect to another",
         "tools/mcp_connection.py",
         "        if _origin(request.url) != origin:\n",

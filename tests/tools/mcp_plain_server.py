@@ -34,6 +34,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 at = int((request.get("params") or {}).get("cursor", 0))
                 page = {"name": f"tool-{at}", "inputSchema": {"type": "object"}}
                 return {"tools": [page], **({"nextCursor": str(at + 1)} if at < 4 else {})}
+            if ODD.startswith("many"):
+                _, total, size = ODD.split(":")
+                at = int((request.get("params") or {}).get("cursor", 0))
+                end = min(at + int(size), int(total))
+                schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+                tools = [{"name": f"tool-{number}", "inputSchema": schema} for number in range(at, end)]
+                return {"tools": tools, **({"nextCursor": str(end)} if end < int(total) else {})}
             if ODD == "bad-schema":
                 bad = {"type": "object", "allOf": [{"required": [{}]}]}
                 return {"tools": [{"name": "bad", "inputSchema": bad}, *TOOLS]}

@@ -170,6 +170,38 @@ async def test_all_pages_of_tools_are_read() -> None:
         assert names(server) == [f"tool-{at}" for at in range(5)]
 
 
+@pytest.mark.parametrize(
+    ("size", "count"), [(20_000, "20,000 tools, and"), (400, "800 tools or more, and")], ids=["page", "pages"]
+)
+async def test_a_server_with_too_many_tools_is_refused_and_named(size: int, count: str) -> None:
+    server = plain_server(f"many:20000:{size}", name="huge")
+    async with server:
+        with pytest.raises(McpServerUnavailable) as refused:
+            await server.connect()
+        assert str(refused.value) == (
+            f"MCP server 'huge' is not available: it lists {count} at most 500 can be used; "
+            "name those that you need: mcp_server(..., tools=[...])"
+        )
+        assert not server.listed_tools()
+
+
+async def test_of_a_server_with_too_many_tools_some_can_be_chosen() -> None:
+    server = plain_server("many:20000:10000", tools=["tool-7", "tool-19999"])
+    async with server:
+        await server.connect()
+        assert [tool.own_name for tool in server.listed_tools()] == ["tool-7", "tool-19999"]
+
+
+async def test_schemas_of_tools_are_not_read_on_the_event_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """The record of a tool with a bad schema says which thread has read it."""
+    caplog.set_level(logging.WARNING, logger="autonomy_ctx.tools.mcp")
+    server = plain_server("bad-schema")
+    async with server:
+        await server.connect()
+    [record] = [one for one in caplog.records if "no usable schema" in one.getMessage()]
+    assert record.thread != threading.get_ident()
+
+
 async def test_a_tool_with_an_unusable_schema_does_not_hurt_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from autonomy_ctx.background import Chunks
+from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import score_message
@@ -248,6 +249,7 @@ async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Ro
     pinned = {pin.position for pin in pins}
     window = await access.memory.read(access.scope, session, limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
+    await prepare_tables()
     async for some in Chunks(window.entries, 10):
         for entry in some:
             if entry.position not in pinned and entry.message.text.strip():
