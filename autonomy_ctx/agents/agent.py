@@ -392,7 +392,7 @@ class Agent(AsyncResource):
         known = self._tools.listing.tools
         return [tool for name, tool in known.items() if self._items.given or name != ITEM_TOOL]
 
-    def get_metrics(self) -> dict[str, int | float]:
+    def get_metrics(self) -> dict[str, Any]:
         """Counters since the agent was made; with a summarized history also those of its summaries."""
         return self._metrics.collect(self.context_template)
 

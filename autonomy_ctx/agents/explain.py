@@ -1,7 +1,8 @@
 """The stored contexts of past turns, byte for byte: the records behind `agent.explain` and `inspect_turn`.
 
 A record refers to messages of the log by position and contains only the other messages. So a record is small,
-and deleting a message deletes it here too. A record also has the name of the model and the tokens that the
+and deleting a message deletes it here too. It names the messages of other conversations that it quotes:
+deleting one of them deletes the record. A record also has the name of the model and the tokens that the
 provider reported.
 """
 
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.items.formats.base import NO_THINKING, ThinkingUse, Usage
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
@@ -64,13 +66,15 @@ def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
 class Step(NamedTuple):
     """One model call of a turn: the context, the name of the model, and the usage that the provider reported.
 
-    `usage` is None when there was no answer, or nothing was reported.
+    `usage` is None when there was no answer, or nothing was reported. `thinking` says which thinking of
+    earlier replies went with it.
     """
 
     context: ComposedContext
     model: str | None = None
     usage: Usage | None = None
     bounds: WindowBounds | None = None
+    thinking: ThinkingUse = NO_THINKING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,11 @@ class StepRecord:
         return None if bounds is None else WindowBounds(*bounds)
 
     @property
+    def thinking(self) -> ThinkingUse:
+        """The thinking of earlier replies that was sent and left out."""
+        return _decode_thinking(self.form)
+
+    @property
     def tokens(self) -> int:
         """The tokens of all messages, as they were counted then."""
         return sum(self.form["counts"])
@@ -109,7 +118,7 @@ class StepRecord:
 
     async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
         """What the model was shown; None when messages of it have been deleted."""
-        return await from_record(self.form, key.scope, key.conversation, memory)
+        return await _read_context(self.form, key, memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +137,22 @@ def parse_turn(record: Record) -> TurnRecord:
         id=record.name,
         at=datetime.fromtimestamp(record.at, UTC),
         steps=tuple(StepRecord(form=form) for form in forms),
+    )
+
+
+async def _read_context(form: Mapping[str, Any], key: Key, memory: Memory) -> ComposedContext | None:
+    composed = await from_record(form, key.scope, key.conversation, memory)
+    if composed is not None:
+        composed.thinking = _decode_thinking(form)
+    return composed
+
+
+def _decode_thinking(form: Mapping[str, Any]) -> ThinkingUse:
+    stored = form.get("thinking") or {}
+    return ThinkingUse(
+        sent=tuple(stored.get("sent", ())),
+        left_out=stored.get("left_out", EMPTY),
+        refused=stored.get("refused", False),
     )
 
 
@@ -161,7 +186,10 @@ class ContextRecords:
             return None
         forms = [await self._encode_step(step) for step in steps]
         body = json.dumps(forms, separators=(",", ":"))
-        return RecordDraft(RECORD_KIND, turn, body, keep=self._turns, derived=True, generation=generation)
+        refs = tuple(dict.fromkeys(ref for step in steps for ref in step.context.refs))
+        return RecordDraft(
+            RECORD_KIND, turn, body, keep=self._turns, derived=True, refs=refs, generation=generation
+        )
 
     async def sweep(self, key: Key) -> None:
         """Drop the records of a conversation that are too old, if that was not done lately."""
@@ -188,7 +216,7 @@ class ContextRecords:
         if step is not None and not 1 <= step <= len(forms):
             raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(forms)}")
         form = forms[-1 if step is None else step - 1]
-        composed = await from_record(form, key.scope, key.conversation, self._memory)
+        composed = await _read_context(form, key, self._memory)
         if composed is None:
             raise UnknownTurn(turn=turn, step=step, problem="messages that it showed have been deleted")
         return composed
@@ -196,7 +224,8 @@ class ContextRecords:
     async def _encode_step(self, step: Step) -> dict[str, Any]:
         usage = None if step.usage is None else encode_fields(step.usage)
         form = await to_record(step.context, self._memory)
-        return form | {"model": step.model, "usage": usage, "bounds": step.bounds}
+        form |= {"model": step.model, "usage": usage, "bounds": step.bounds}
+        return form if step.thinking == NO_THINKING else form | {"thinking": encode_fields(step.thinking)}
 
     async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:
         oldest = self._clock().timestamp() - self._seconds

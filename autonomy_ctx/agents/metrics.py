@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.items.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
@@ -21,6 +21,8 @@ NAMES = (
     "tool_calls",
     "tool_errors",
     "overflow_retries",
+    "thinking_left_out",
+    "thinking_refused",
     "input_tokens",
     "cached_tokens",
     "cache_write_tokens",
@@ -43,15 +45,23 @@ class AgentMetrics:
         for name in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
             self._counts[name] += getattr(usage, name)
 
-    def collect(self, template: ContextTemplate) -> dict[str, int | float]:
+    def add_thinking(self, use: ThinkingUse) -> None:
+        """Add the thinking that was left out of a request, and whether the provider had refused it."""
+        self._counts["thinking_left_out"] += sum(use.left_out.values())
+        self._counts["thinking_refused"] += use.refused
+
+    def collect(self, template: ContextTemplate) -> dict[str, Any]:
         """All counters, with those of a summarized history under `summary_...`."""
-        counts: dict[str, int | float] = {name: self._counts[name] for name in NAMES}
+        counts: dict[str, Any] = {name: self._counts[name] for name in NAMES}
         history = next((one.metrics for one in template.section_options if one.name == HISTORY_SECTION), None)
         if history is None:
             return counts
         summaries = history.get_metrics()
-        return counts | {f"summary_{name}": value for name, value in summaries.items() if _is_number(value)}
+        return counts | {f"summary_{name}": value for name, value in summaries.items() if _is_count(value)}
 
 
-def _is_number(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
+    """Whether a value is a number, or a dict of numbers such as `refused_by_reason`."""
+    if isinstance(value, dict):
+        return all(map(_is_count, value.values()))
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -114,9 +114,9 @@ class Node(AsyncResource):
         """Whether a write to memory works now."""
         return not self._closed and await self.memory.health_check()
 
-    async def get_metrics(self) -> dict[str, Mapping[str, int | float]]:
+    async def get_metrics(self) -> dict[str, Mapping[str, Any]]:
         """Counters of memory (under `memory`) and of each agent (under `agent:NAME`)."""
-        counts = {"memory": await self.memory.get_metrics()}
+        counts: dict[str, Mapping[str, Any]] = {"memory": await self.memory.get_metrics()}
         return counts | {f"agent:{agent.name}": agent.get_metrics() for agent in self.agents}
 
     def stop(self) -> None:

@@ -250,7 +250,7 @@ class TurnRunner:
                 # The listener has a part of an answer: another one must not follow it.
                 raise
             environment.metrics.count("overflow_retries")
-            self._learn_window(composed, overflow.window)
+            self._learn_window(composed, overflow)
             try:
                 composed = await self._compose(self._retry_limit(composed, overflow.window))
             except BudgetExceeded:
@@ -258,10 +258,11 @@ class TurnRunner:
             reply = await self._complete(composed)
         record_model_call(composed.messages, reply.text)
         environment.metrics.add_usage(reply.usage)
+        environment.metrics.add_thinking(reply.thinking)
         self._usage = add_usage(self._usage, reply.usage)
         step = self._steps[-1]
         usage = None if reply.usage == Usage() else reply.usage
-        self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage)
+        self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage, thinking=reply.thinking)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:
@@ -476,12 +477,12 @@ class TurnRunner:
             target = min(target, int(window * WINDOW_SHARE) - (self._environment.limits.output_tokens or 0))
         return max(1, target)
 
-    def _learn_window(self, composed: ComposedContext, window: int | None) -> None:
+    def _learn_window(self, composed: ComposedContext, overflow: ContextOverflow) -> None:
         """A provider that names no window has at least said which size is too large for it."""
         model = self._environment.model
         sent = composed.tokens + self._environment.memory.token_counter.count_tools(self._specs)
-        if window is None and isinstance(model, Model) and sent < (model.context_window or sent + 1):
-            model.context_window = sent
+        if overflow.is_certain and overflow.window is None and isinstance(model, Model):
+            model.learn_window(sent)
 
     async def _emit(self, event: StreamEvent) -> None:
         self._text_streamed = self._text_streamed or isinstance(event, TextDelta)

@@ -69,6 +69,7 @@ from autonomy_ctx.errors.models import (
     ModelTimeout,
     ModelUnavailable,
     RateLimited,
+    ThinkingRefused,
 )
 from autonomy_ctx.errors.root import AutonomyCtxError
 from autonomy_ctx.errors.stores import (
@@ -158,6 +159,7 @@ __all__ = [
     "StoredFormTooNew",
     "SubagentError",
     "SummaryFailed",
+    "ThinkingRefused",
     "ToolTimeout",
     "TurnLost",
     "TurnWaitTimeout",

@@ -110,10 +110,19 @@ class InsecureAddress(AuthenticationFailed):
 
 
 class ContextOverflow(ModelError):
-    """The request was too long for the model; `window` is the limit in tokens, if the provider gives it."""
+    """The request was too long for the model; `window` is the limit in tokens, if the provider gives it.
+
+    `is_certain` says that the provider's own code or sentence says so. Otherwise it may be a quotation.
+    """
 
     def __init__(
-        self, model: str, *, window: int | None = None, status_code: int | None = 400, code: str | None = None
+        self,
+        model: str,
+        *,
+        window: int | None = None,
+        is_certain: bool = False,
+        status_code: int | None = 400,
+        code: str | None = None,
     ) -> None:
         room = "" if window is None else f" of {window:,} tokens"
         super().__init__(
@@ -122,7 +131,25 @@ class ContextOverflow(ModelError):
             status_code=status_code,
             code=code,
         )
-        self.window = window
+        self.window, self.is_certain = window, is_certain
+
+
+class ThinkingRefused(ModelError):
+    """The provider refused the thinking of earlier replies, also when it was sent again without it.
+
+    `by_prefix` says that the provider found another context before the thinking.
+    """
+
+    def __init__(
+        self, model: str, *, by_prefix: bool = False, status_code: int | None = 400, code: str | None = None
+    ) -> None:
+        super().__init__(
+            model,
+            "refused the thinking of earlier replies{said}; start a new conversation, and report it",
+            status_code=status_code,
+            code=code,
+        )
+        self.by_prefix = by_prefix
 
 
 class InvalidModelReply(ModelError):

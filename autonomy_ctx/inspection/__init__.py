@@ -26,6 +26,7 @@ _MODULES = {
     "TurnMessage": "autonomy_ctx.inspection.turn",
     "TurnReport": "autonomy_ctx.inspection.turn",
     "TurnSection": "autonomy_ctx.inspection.turn",
+    "TurnThinking": "autonomy_ctx.inspection.turn",
     "diff_turns": "autonomy_ctx.inspection.diff",
     "inspect_conversation": "autonomy_ctx.inspection.conversation",
     "inspect_timeline": "autonomy_ctx.inspection.timeline",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         TurnMessage,
         TurnReport,
         TurnSection,
+        TurnThinking,
         inspect_turn,
         list_turns,
     )
@@ -91,6 +93,7 @@ __all__ = [
     "TurnMessage",
     "TurnReport",
     "TurnSection",
+    "TurnThinking",
     "diff_turns",
     "inspect_conversation",
     "inspect_timeline",

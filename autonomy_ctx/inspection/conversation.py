@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
+from autonomy_ctx.compaction.summary_job import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds
@@ -24,7 +25,8 @@ _LOOKAHEAD = 64
 class SegmentReport(Report):
     """A segment of the current summary: the range that it covers, its text, and how it was made.
 
-    `is_digest` means that no model wrote it; a written segment will replace it.
+    `is_digest` means that no model wrote it; a written segment will replace it. `is_doubtful` means that it
+    was kept though it is poor, because asking once more gave no better one.
     """
 
     number: int
@@ -34,6 +36,7 @@ class SegmentReport(Report):
     tokens: int
     model: str
     is_digest: bool
+    is_doubtful: bool
     coverage: float
     input_tokens: int
     output_tokens: int
@@ -186,6 +189,7 @@ def report_segment(segment: StoredSegment) -> SegmentReport:
         tokens=segment.tokens,
         model=segment.model,
         is_digest=segment.provisional,
+        is_doubtful=segment.prompt_hash.endswith(DOUBTFUL_MARK),
         coverage=segment.coverage,
         input_tokens=segment.input_tokens,
         output_tokens=segment.output_tokens,

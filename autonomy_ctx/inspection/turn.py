@@ -18,8 +18,9 @@ from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, range_of, shorten
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Record, make_key, position_ranges
+from autonomy_ctx.memory.store import Key, Record, make_key
 from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.composed import (
@@ -112,6 +113,19 @@ class TurnCost(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnThinking(Report):
+    """How much thinking of earlier replies a request had, and how much was left out, with the reasons.
+
+    `is_refused` says that the provider refused the request for its thinking, and it was sent again without.
+    """
+
+    sent: int
+    left_out: int
+    reasons: tuple[str, ...]
+    is_refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnReport(Report):
     """The context of a step: its messages, their origins, and what changed since the turn before.
 
@@ -136,6 +150,7 @@ class TurnReport(Report):
     milliseconds: float
     usage: Usage | None
     turn_usage: Usage | None
+    thinking: TurnThinking
     cost: TurnCost
     budget: BudgetReport | None
     floor: int | None
@@ -338,6 +353,12 @@ def _report(
         milliseconds=context.milliseconds,
         usage=usage,
         turn_usage=total_usage(turn),
+        thinking=TurnThinking(
+            sent=len(record.thinking.sent),
+            left_out=sum(record.thinking.left_out.values()),
+            reasons=tuple(record.thinking.left_out),
+            is_refused=record.thinking.refused,
+        ),
         cost=TurnCost(
             estimated=None if price is None else context.estimated_cost(price, output_tokens=output),
             reported=None if price is None or usage is None else estimate_cost(usage, price),

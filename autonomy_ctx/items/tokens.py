@@ -174,7 +174,7 @@ class TokenCounter:
 
     def count_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> int:
         """The tokens of messages, given as `Message`s or dicts."""
-        raw = sum(self.count_uncalibrated(wire.from_dict(message)) for message in messages)
+        raw = sum(map(self.count_uncalibrated, wire.from_dicts(messages)))
         return self.calibration.scale(raw)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
@@ -195,7 +195,7 @@ class TokenCounter:
             if known is not None and known[0] == name:
                 counted += known[1]
             else:
-                counted += self.count_uncalibrated(wire.from_dict(message))
+                counted += sum(map(self.count_uncalibrated, wire.from_dicts([message])))
         return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
     def count_uncalibrated(self, message: Message) -> int:

@@ -1,19 +1,23 @@
 """Items to dicts and back; the only module that knows the JSON shape of an item.
 
 A message made from a dict keeps that dict and gives it back unchanged. A message made in code has one
-canonical form. In both cases `from_dict(to_dict(message)) == message`.
+canonical form. In both cases `from_dict(to_dict(message)) == message`. A dict with Anthropic's blocks for
+calls and results is first written in our form, which may be several messages: see `split_blocks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import is_
 from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
 from autonomy_ctx.items.json_values import EMPTY, freeze, preview, thaw, validate_json
 from autonomy_ctx.items.message import (
+    PART_TYPES,
     ChatRole,
     Message,
     UnsealedMessage,
@@ -63,8 +67,73 @@ def from_dict(
         return value
     if not isinstance(value, dict):
         raise InvalidMessage("message", f"must be a dict or a Message, not {type(value).__name__}")
-    form = validate_json(value, "message")
+    forms = split_blocks(value)
+    if len(forms) > 1:
+        raise InvalidMessage(
+            "content", f"has tool results that become {len(forms)} messages; give it in a list of messages"
+        )
+    form = validate_json(forms[0], "message")
     return from_form(form, new_id, now)
+
+
+def from_dicts(values: Iterable[Any]) -> list[Message]:
+    """Messages from their dict forms, of which one may be several messages."""
+    return [from_dict(form) for value in values for form in split_blocks(value)]
+
+
+def split_blocks(value: Any) -> list[Any]:
+    """A message dict as Anthropic writes it, in our form; anything else alone and as it is.
+
+    `tool_use` blocks become `tool_calls`. Each `tool_result` becomes a tool message; what else the user said
+    follows them. The first of several messages keeps the id of the dict, the others get a number after it.
+    """
+    content = value.get("content") if isinstance(value, dict) else None
+    # With a reason why it stopped it is a whole reply, which is read as one.
+    if not isinstance(content, list | tuple) or "stop_reason" in value:
+        return [value]
+    blocks = [_block_form(block) for block in content]
+    role = value.get("role")
+    kind = "tool_use" if role == "assistant" else "tool_result" if role == "user" else None
+    found = {
+        at: block
+        for at, block in enumerate(blocks)
+        if kind is not None and isinstance(block, dict) and block.get("type") == kind
+    }
+    rest = [block for at, block in enumerate(blocks) if at not in found]
+    if found and role == "user":
+        forms = [_result_form(value, block, at) for at, block in found.items()]
+        forms += [{**value, "content": rest}] if rest else []
+        return [form if number == 1 else _number_ids(form, number) for number, form in enumerate(forms, 1)]
+    if found and not value.get("tool_calls"):
+        calls = [_call_form(block, at) for at, block in found.items()]
+        return [{**value, "content": rest or None, "tool_calls": calls}]
+    return [value] if all(map(is_, blocks, content)) else [{**value, "content": blocks}]
+
+
+def _block_form(block: Any) -> Any:
+    """A block as a dict, also one that is an object of Anthropic's SDK."""
+    dump = None if isinstance(block, (dict, str, *PART_TYPES)) else getattr(block, "model_dump", None)
+    return dump(mode="json", exclude_none=True) if callable(dump) else block
+
+
+def _call_form(block: dict[str, Any], at: int) -> dict[str, Any]:
+    arguments = validate_json(block.get("input") or {}, f"content[{at}].input")
+    function = {"name": block.get("name"), "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _result_form(value: dict[str, Any], block: dict[str, Any], at: int) -> dict[str, Any]:
+    if not isinstance(block.get("tool_use_id"), str):
+        raise InvalidMessage(f"content[{at}].tool_use_id", "is missing; it is the `id` of the call")
+    content = block.get("content")
+    content = [_block_form(one) for one in content] if isinstance(content, list | tuple) else content or ""
+    form = {**value, "role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
+    return form | {"is_error": True} if block.get("is_error") else form
+
+
+def _number_ids(form: dict[str, Any], number: int) -> dict[str, Any]:
+    ids = [name for name in ("id", "message_id") if isinstance(form.get(name), str) and form[name]]
+    return form | {name: f"{form[name]}/{number}" for name in ids}
 
 
 def from_form(

@@ -475,8 +475,12 @@ class RequestBuilder:
         stream: bool = False,
         version: str | None = None,
         text: str | None = None,
+        beta: str | None = None,
     ) -> HttpRequest:
-        """A request with its headers; `version` is that of the Anthropic API, `text` the body if written."""
+        """A request with its headers; `version` is that of the Anthropic API, `text` the body if written.
+
+        `beta` names a feature of the Anthropic API that the body uses, beside those of the user's headers.
+        """
         base = self.base_url
         if base is None:
             raise ValueError(f"model {self._name!r} has no address; give its `base_url`")
@@ -484,6 +488,9 @@ class RequestBuilder:
         # Compressing a stream would only hold its pieces back.
         headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
         headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
+        if beta is not None:
+            own = headers.get("anthropic-beta")
+            headers["anthropic-beta"] = beta if own is None else f"{own},{beta}"
         text = encode_request(body) if text is None else text
         return HttpRequest(
             url=join_url(base, path, self._provider.version),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
@@ -12,15 +14,23 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
-from autonomy_ctx.errors import ContextOverflow
-from autonomy_ctx.items.formats.base import Format, ModelReply, RequestOptions, restore_tool_names
+from autonomy_ctx.errors import ContextOverflow, ThinkingRefused
+from autonomy_ctx.items.formats.base import (
+    NO_THINKING,
+    Format,
+    ModelReply,
+    RequestOptions,
+    ThinkingUse,
+    WireRequest,
+    restore_tool_names,
+)
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.items.wire import from_dicts
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
-    from autonomy_ctx.models.client import HttpRequest, ModelClient
+    from autonomy_ctx.models.client import ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
 
@@ -145,7 +155,7 @@ class Model(AsyncResource):
         If you stop reading a stream early, close it with `async with` or `aclose()`. `options` are added to
         those of the model for this request; None removes one.
         """
-        read = [from_dict(message) for message in messages]
+        read = from_dicts(messages)
         specs = [tool_spec(tool) for tool in tools or ()]
         if self._offline is not None:
             return await self._offline.complete_chat(read, specs, stream, max_tokens)
@@ -162,18 +172,17 @@ class Model(AsyncResource):
             answered_call_ids=chosen.pop("answered_call_ids", ()),
             options=chosen,
         )
-        from autonomy_ctx.items.formats.outgoing import original_tool_names
-
-        request = self._build_request(read, request_options)
-        names = original_tool_names(str(spec["name"]) for spec in specs)
+        request = self._write_request(read, request_options)
         try:
-            if not stream:
-                return restore_tool_names(await client.complete(request), names)
-            events = await client.stream(request, self._format.reader)
-            events.names, events.on_overflow = names, self._learn_window
-            return events
+            try:
+                return await self._ask(client, request, request_options)
+            except ThinkingRefused as refused:
+                # Once: the reply says that this thinking is never to be sent again.
+                by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
+                request = self._write_without_thinking(request, read, request_options, by_provider)
+                return await self._ask(client, request, request_options)
         except ContextOverflow as overflow:
-            self._learn_window(overflow.window)
+            self.learn_window(overflow.window if overflow.is_certain else None)
             raise
 
     async def close(self) -> None:
@@ -196,21 +205,68 @@ class Model(AsyncResource):
             )
         return self._client
 
-    def _build_request(self, messages: Sequence[Message], request_options: RequestOptions) -> HttpRequest:
+    def _write_request(self, messages: Sequence[Message], request_options: RequestOptions) -> WireRequest:
         request = self._format.request(self._model, messages, request_options)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
-        return self._request_builder.build_request(
+        return request
+
+    def _write_without_thinking(
+        self,
+        refused: WireRequest,
+        messages: Sequence[Message],
+        request_options: RequestOptions,
+        by_provider: bool,
+    ) -> WireRequest:
+        """A refused request again: the provider drops the thinking that does not fit, or there is none."""
+        from autonomy_ctx.items.formats.thinking import PROVIDER_REFUSED, let_provider_drop, without_thinking
+
+        use = ThinkingUse(left_out={PROVIDER_REFUSED: len(refused.thinking.sent) or 1}, refused=True)
+        again = let_provider_drop(refused, self._model) if by_provider else None
+        if again is None:
+            owner = self._format.name
+            again = self._write_request([without_thinking(one, owner) for one in messages], request_options)
+        logger.warning(
+            "model %s refused the thinking of earlier replies; it is left out from now on", self.name
+        )
+        return replace(again, thinking=use)
+
+    async def _ask(
+        self, client: ModelClient, request: WireRequest, request_options: RequestOptions
+    ) -> ModelReply | ModelStream:
+        from autonomy_ctx.items.formats.outgoing import original_tool_names
+
+        stream = request_options.stream
+        sent = self._request_builder.build_request(
             request.path,
             request.body,
-            stream=request_options.stream,
+            stream=stream,
             version=self._version,
             text=request.text,
+            beta=request.beta,
         )
+        names = original_tool_names(str(spec["name"]) for spec in request_options.tools)
+        if not stream:
+            reply = await client.complete(sent)
+            return restore_tool_names(self._complete_reply(request, reply), names)
+        events = await client.stream(sent, self._format.reader)
+        events.names, events.on_overflow = names, self.learn_window
+        events.complete_reply = partial(self._complete_reply, request)
+        return events
 
-    def _learn_window(self, window: int | None) -> None:
-        """Believe a provider that says its window is smaller than was thought."""
-        if window is not None and window > 0 and window < (self._context_window or window + 1):
+    def _complete_reply(self, request: WireRequest, reply: ModelReply) -> ModelReply:
+        """A reply with what the request before it says of its thinking, where there is any."""
+        if not reply.blocks and request.thinking == NO_THINKING:
+            return reply
+        from autonomy_ctx.items.formats.thinking import record_prefix
+
+        return record_prefix(reply, request.body, self._format.name, request.thinking)
+
+    def learn_window(self, window: int | None) -> None:
+        """Believe a provider that says its window is smaller than was thought; a tiny one is not believed."""
+        from autonomy_ctx.items.formats.overflow import MIN_WINDOW
+
+        if window is not None and MIN_WINDOW <= window < (self._context_window or window + 1):
             self._context_window = window
 
 

@@ -31,7 +31,7 @@ from autonomy_ctx.items.transcript import (
     tool_names_by_call,
     visible_text,
 )
-from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.items.wire import from_dicts
 
 NO_ANSWER = "Nothing in the context that I was given says anything about that."
 NO_QUESTION = "There is no message of a user in the context that I was given."
@@ -83,7 +83,7 @@ class OfflineModel:
         max_tokens: int | None = None,
     ) -> ModelReply:
         """The whole answer."""
-        read = [from_dict(message) for message in messages]
+        read = from_dicts(messages)
         await anyio.lowlevel.checkpoint()
         if sum(len(message.text) for message in read) < INLINE_CHARACTERS:
             return self._reply(read, tools, max_tokens)

@@ -25,6 +25,7 @@ from autonomy_ctx.errors import (
     ModelError,
     ModelUnavailable,
     RateLimited,
+    ThinkingRefused,
 )
 from autonomy_ctx.items.formats.overflow import find_overflow
 
@@ -48,6 +49,13 @@ _STATUS_BY_CODE = {
     "UNAVAILABLE": 503,
     "overloaded_error": 529,
 }
+_OTHER_PREFIX = "bound to a different conversation"
+_THINKING_REFUSAL = re.compile(
+    rf"{_OTHER_PREFIX}|invalid_encrypted_content|"
+    r"invalid `?(?:thought[ _]?)?signature|thought[ _]signature.{0,40}not valid|"
+    r"blocks in the latest assistant message cannot be modified",
+    re.IGNORECASE,
+)
 _SHORT_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}|[0-9]{1,6}")
 _RETRY_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 
@@ -79,6 +87,8 @@ def response_failure(
         return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
     if (overflow := _overflow_failure(model, status, body, code)) is not None:
         return overflow
+    if status == 400 and (refused := _thinking_refusal(model, body, code)) is not None:
+        return refused
     retry_after_seconds = retry_after(headers, body, now)
     told = (headers.get("x-should-retry") or "").strip().lower()
     error: ModelError
@@ -100,6 +110,8 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
     code = error_code(body)
     if (overflow := _overflow_failure(model, 400, body, code)) is not None:
         return overflow
+    if (refused := _thinking_refusal(model, body, code)) is not None:
+        return refused
     status = next((_STATUS_BY_CODE[word] for word in named if word in _STATUS_BY_CODE), None)
     if not streamed or status is None:
         return RequestFailure(InvalidModelReply(model, "holds an error", code=code))
@@ -234,7 +246,18 @@ def _overflow_failure(model: str, status: int, body: Any, code: str | None) -> R
     found = find_overflow(status, body)
     if found is None:
         return None
-    return RequestFailure(ContextOverflow(model, window=found.window, status_code=status, code=code))
+    return RequestFailure(
+        ContextOverflow(model, window=found.window, is_certain=found.certain, status_code=status, code=code)
+    )
+
+
+def _thinking_refusal(model: str, body: Any, code: str | None) -> RequestFailure | None:
+    """An error about the thinking of earlier replies; its wording may change at any time."""
+    said = [_error_object(body).get("message"), *_error_codes(body)]
+    text = "\n".join(one for one in said if isinstance(one, str))
+    if _THINKING_REFUSAL.search(text) is None:
+        return None
+    return RequestFailure(ThinkingRefused(model, by_prefix=_OTHER_PREFIX in text.lower(), code=code))
 
 
 def _refusal_error(model: str, status: int, code: str | None) -> ModelError:

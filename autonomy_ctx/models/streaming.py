@@ -20,6 +20,7 @@ import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.base import (
+    ModelReply,
     ReplyFinished,
     StreamError,
     StreamEvent,
@@ -290,6 +291,8 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self._ended = False
         # Own names of tools by those on the wire.
         self.names: Mapping[str, str] = {}
+        # Completes the whole reply, before anybody sees it.
+        self.complete_reply: Callable[[ModelReply], ModelReply] | None = None
         # Told the window, if it is named, when the request turns out too long after the answer has begun.
         self.on_overflow: Callable[[int | None], None] | None = None
 
@@ -299,7 +302,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
 
     async def __anext__(self) -> StreamEvent:
         if self._ready:
-            return restore_event_tool_names(self._ready.popleft(), self.names)
+            return self._next_ready()
         if self._ended:
             raise StopAsyncIteration
         failure: RequestFailure | None = None
@@ -314,9 +317,15 @@ class ModelStream(AsyncIterator[StreamEvent]):
         if failure is not None:
             await self.aclose()
             if isinstance(failure.error, ContextOverflow) and self.on_overflow is not None:
-                self.on_overflow(failure.error.window)
+                self.on_overflow(failure.error.window if failure.error.is_certain else None)
             raise failure.error
-        return restore_event_tool_names(self._ready.popleft(), self.names)
+        return self._next_ready()
+
+    def _next_ready(self) -> StreamEvent:
+        event = self._ready.popleft()
+        if isinstance(event, ReplyFinished) and self.complete_reply is not None:
+            event = ReplyFinished(self.complete_reply(event.reply))
+        return restore_event_tool_names(event, self.names)
 
     async def aclose(self) -> None:
         """Stop reading. A second call does nothing."""

@@ -19,13 +19,14 @@ import anyio.to_thread
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.fact import STANDING_HEADING
-from autonomy_ctx.items.formats.base import RequestOptions
+from autonomy_ctx.items.formats.base import NO_THINKING, RequestOptions
 from autonomy_ctx.items.formats.outgoing import summary_record
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import position_ranges
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
@@ -82,6 +83,8 @@ class SectionReport:
     split: tuple[int, int] | None = None
     # What the section says of how it was made, such as the limits of a summary that it chose and why.
     note: str | None = None
+    # The messages of other conversations that it quotes.
+    refs: tuple[MessageRef, ...] = ()
 
     @property
     def indexes(self) -> list[int]:
@@ -175,6 +178,7 @@ class ComposedContext:
         "conversation",
         "params",
         "scope",
+        "thinking",
     )
 
     def __init__(
@@ -194,6 +198,8 @@ class ComposedContext:
         self.scope, self.conversation = scope, conversation
         self.calibration = calibration
         self.budget = budget
+        # Of a context that was sent: which thinking of earlier replies went with it, and which did not.
+        self.thinking = NO_THINKING
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         reports, tokens = tuple(sections), tuple(counts)
@@ -274,6 +280,11 @@ class ComposedContext:
         for section in self._layout.reports:
             _place(section.positions, section, found)
         return found
+
+    @property
+    def refs(self) -> tuple[MessageRef, ...]:
+        """The messages of other conversations that the sections quote, each once."""
+        return tuple(dict.fromkeys(one for report in self._layout.reports for one in report.refs))
 
     def shows_position(self, position: int) -> bool:
         """Whether a message of the log is shown, by its position."""
@@ -394,7 +405,7 @@ def context_of_layout(
     """The context with a layout; `times` are the milliseconds that each section took this time."""
     made = ComposedContext.__new__(ComposedContext)
     made.scope, made.conversation = scope, conversation
-    made.calibration, made.budget = calibration, budget
+    made.calibration, made.budget, made.thinking = calibration, budget, NO_THINKING
     made.params = MappingProxyType(dict(params)) if params else EMPTY
     made._layout, made._milliseconds, made._sections = layout, times, None
     made._shared_prefix = None if previous is None else made.shared_prefix(previous)
@@ -542,6 +553,7 @@ def _encode_section(section: SectionReport, milliseconds: float) -> dict[str, An
     form["milliseconds"] = milliseconds
     form["omitted"] = [encode_fields(one) for one in section.omitted]
     form["cut"] = [encode_fields(one) for one in section.cut]
+    form["refs"] = [(one.conversation, one.position, one.agent) for one in section.refs]
     return form
 
 
@@ -554,5 +566,6 @@ def decode_section(form: Mapping[str, Any]) -> SectionReport:
             "omitted": tuple(Omission(**one) for one in form["omitted"]),
             "cut": tuple(Cut(**one) for one in form["cut"]),
             "split": tuple(form["split"]) if form.get("split") else None,
+            "refs": tuple(MessageRef(*one) for one in form.get("refs", ())),
         }
     )

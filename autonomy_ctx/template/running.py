@@ -295,4 +295,4 @@ async def _read_messages(found: Any) -> Contribution:
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
-    return Contribution([wire.from_dict(message) async for some in Chunks(found) for message in some])
+    return Contribution([message async for some in Chunks(found) for message in wire.from_dicts(some)])

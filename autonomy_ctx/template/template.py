@@ -155,6 +155,7 @@ def _make_report(
         cut=shown.cut,
         split=(before, rest[0][0]) if rest else None,
         note=found.note,
+        refs=tuple(found.refs),
     )
 
 

@@ -12,15 +12,41 @@ uses it:
         async def store(self, clock): ...  # its clock: lambda: clock().timestamp()
 """
 
-from autonomy_ctx.testing.contract import StoreContract
-from autonomy_ctx.testing.models import HeldModel, ModelCall, ScriptedModel
-from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
-from autonomy_ctx.testing.vector_contract import VectorsContract
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+# Imported when first used: the contracts need pytest, the models and the provider do not.
+_MODULES = {
+    "MAIN": "autonomy_ctx.testing.values",
+    "HeldModel": "autonomy_ctx.testing.models",
+    "ModelCall": "autonomy_ctx.testing.models",
+    "ProviderRequest": "autonomy_ctx.testing.providers",
+    "ProviderServer": "autonomy_ctx.testing.providers",
+    "ScriptedModel": "autonomy_ctx.testing.models",
+    "StoppedClock": "autonomy_ctx.testing.values",
+    "StoreContract": "autonomy_ctx.testing.contract",
+    "VectorsContract": "autonomy_ctx.testing.vector_contract",
+    "make_drafts": "autonomy_ctx.testing.values",
+    "make_message": "autonomy_ctx.testing.values",
+    "numbered_ids": "autonomy_ctx.testing.values",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.testing.contract import StoreContract
+    from autonomy_ctx.testing.models import HeldModel, ModelCall, ScriptedModel
+    from autonomy_ctx.testing.providers import ProviderRequest, ProviderServer
+    from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
+    from autonomy_ctx.testing.vector_contract import VectorsContract
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __all__ = [
     "MAIN",
     "HeldModel",
     "ModelCall",
+    "ProviderRequest",
+    "ProviderServer",
     "ScriptedModel",
     "StoppedClock",
     "StoreContract",

@@ -294,6 +294,20 @@ def test_a_limit_that_means_nothing_is_refused(limits: Any) -> None:
         Agent("helper", limits=limits)
 
 
+async def test_why_summaries_were_refused_is_among_the_counters(memory: Memory) -> None:
+    agent = Agent(
+        "helper",
+        model=ScriptedModel("ok"),
+        memory=memory,
+        context_summary={"model": ScriptedModel(""), "floor": 2, "ceiling": 4},
+    )
+    for _ in range(4):
+        await agent.send("and now?")
+        await agent.settled()
+    assert agent.get_metrics()["summary_refused_by_reason"] == {"empty": 1}
+    await agent.close()
+
+
 async def test_overflow_is_met_with_one_smaller_context(memory: Memory) -> None:
     overflow = ContextOverflow("scripted", window=None)
     model = ScriptedModel(["a", overflow, "fits", overflow, overflow, "fine"])

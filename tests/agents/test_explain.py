@@ -26,8 +26,9 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.errors import TurnLost, UnknownTurn
+from autonomy_ctx.errors import StoreUnavailable, TurnLost, UnknownTurn
 from autonomy_ctx.items.formats.outgoing import model_dict
+from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
@@ -288,6 +289,23 @@ async def test_where_there_is_no_room_for_a_record_the_answer_is_kept(tmp_path: 
         assert (await agent.send("where?", scope="ana")).text == "here"
         assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
     await store.close()
+
+
+class ForgetfulStore(InProcessStore):
+    """Stores no records, as a store of somebody else whose server is gone just then."""
+
+    async def put_records(self, *given: Any, **options: Any) -> list[int]:
+        raise StoreUnavailable(path="own", problem="it is gone; nothing was stored", advice="try again")
+
+
+async def test_an_answer_that_is_stored_is_returned_although_its_record_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = Memory(store=ForgetfulStore())
+    async with Agent("a", model=ScriptedModel("here"), memory=memory) as agent:
+        assert (await agent.send("where?", scope="ana")).text == "here"
+        assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
+    assert "without the record" in caplog.text
 
 
 async def test_a_turn_that_was_lost_leaves_no_record(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from models.provider_server import RETRY_AFTER, Fault, ProviderServer, providing
 from models.provider_words import INPUT_TOKENS, OUTPUT_TOKENS, SIGNATURE, Call, Say
@@ -371,3 +372,23 @@ def _text(heard: list[Any]) -> str:
 
 def _size(said: tuple[str, str]) -> int:
     return len(said[1])
+
+
+@pytest.mark.parametrize(
+    ("message", "window"),
+    [
+        # A sentence that the error only repeats from the request says nothing about the model.
+        ("Invalid value: 'maximum context length is 7'.", None),
+        ("This model's maximum context length is 7 tokens.", None),
+        ("This model's maximum context length is 8192 tokens.", 8192),
+    ],
+)
+async def test_only_a_sentence_of_the_provider_changes_the_window(message: str, window: int | None) -> None:
+    body = {"error": {"type": "invalid_request_error", "message": message}}
+    transport = httpx.MockTransport(lambda request: httpx.Response(400, json=body))
+    async with httpx.AsyncClient(transport=transport) as client:
+        model = Model("served", base_url="http://127.0.0.1:9/v1", client=client)
+        async with Agent("helper", model=model) as agent:
+            with pytest.raises(ContextOverflow):
+                await agent.send("Is it there?")
+    assert model.context_window == window

@@ -45,6 +45,20 @@ async def test_a_conversation_is_told_with_its_summary_and_its_turns(memory: Mem
     assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
 
 
+async def test_a_summary_that_was_kept_though_it_is_poor_is_told(memory: Memory) -> None:
+    names = "ORDER-1234, src/app.py, user_id and v2.3.1"
+    for record, is_doubtful in (("They spoke of it.", True), (f"They spoke of {names}.", False)):
+        conversation = f"doubtful {is_doubtful}"
+        await memory.append("ana", conversation, *(Message("user", f"Use {names}.") for _ in range(5)))
+        history = SummarizedHistorySection(ScriptedModel(record), floor=2, ceiling=4)
+        await ContextTemplate([history]).compose(memory, "ana", conversation)
+        await history.settled()
+        [segment] = (await inspect_conversation(memory, "ana", conversation)).segments
+        assert segment.is_doubtful is is_doubtful
+        assert history.get_metrics()["summaries_doubtful"] == is_doubtful
+        await history.close()
+
+
 async def test_facts_are_told_with_what_replaced_them(memory: Memory) -> None:
     await fill(memory, 2)
     facts = memory.facts(*ANA)

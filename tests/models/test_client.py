@@ -471,6 +471,17 @@ async def test_an_overflow_is_recognised_and_the_window_learned(
         assert model.context_window == 100
 
 
+@pytest.mark.parametrize(
+    "message", ["Invalid value: 'maximum context length is 900'.", "maximum context length is 7"]
+)
+async def test_a_window_that_no_provider_would_name_is_not_learned(message: str) -> None:
+    async with asking(as_json({"error": {"message": message}}, 400)) as (model, _, _):
+        model.context_window = 100_000
+        with pytest.raises(ContextOverflow):
+            await model.complete_chat(ASKED)
+        assert model.context_window == 100_000
+
+
 # -- secrets ------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,50 @@ ORDER = "tests/agents/test_turn_order.py"
 QUESTIONS = "tests/agents/test_questions.py"
 TEAM = "tests/agents/test_agents_of_agents.py"
 RECORDING = "tests/containers/test_recording.py"
+THINKING = "tests/agents/test_thinking.py"
 MUTANTS = [
+    Mutant(
+        "thinking behind a changed prefix is left out",
+        "items/formats/thinking.py",
+        "        if prefix is None or group.fits:\n",
+        "        if True:\n",
+        THINKING,
+    ),
+    Mutant(
+        "thinking that was left out once stays out",
+        "items/formats/thinking.py",
+        "        if room < size or (is_linked and before != group.ids[-1]):\n",
+        "        if False:\n",
+        THINKING,
+    ),
+    Mutant(
+        "thinking that still fits goes back",
+        "items/formats/thinking.py",
+        "            group.is_kept = has_kept = True\n",
+        "            has_kept = True\n",
+        THINKING,
+    ),
+    Mutant(
+        "a reply after refused thinking says that nothing before it is sent again",
+        "items/formats/thinking.py",
+        '    stored: dict[str, Any] = {"refused": owner} if use.refused else {}\n',
+        "    stored: dict[str, Any] = {}\n",
+        THINKING,
+    ),
+    Mutant(
+        "calls of a reply keep their place among its thinking",
+        "items/formats/blocks.py",
+        "            while waiting and waiting[0][1] is not None and waiting[0][1] <= number:\n",
+        "            while False:\n",
+        THINKING,
+    ),
+    Mutant(
+        "an answer that is stored is returned without its record",
+        "memory/joint_append.py",
+        "    except Exception as error:\n",
+        "    except ZeroDivisionError as error:\n",
+        EXPLAIN,
+    ),
     Mutant(
         "what a user said is kept before the model is asked",
         "agents/turn.py",
@@ -193,8 +236,8 @@ MUTANTS = [
     Mutant(
         "what was deleted during a turn is not recorded",
         "agents/explain.py",
-        ", generation=generation)\n",
-        ")\n",
+        ", generation=generation\n",
+        "\n",
         EXPLAIN,
     ),
     Mutant(

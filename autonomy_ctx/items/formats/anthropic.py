@@ -25,6 +25,7 @@ from autonomy_ctx.items.formats.blocks import (
     ImageBlock,
     OfferedTool,
     ProviderFeatures,
+    ReplyParts,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -32,8 +33,9 @@ from autonomy_ctx.items.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.items.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.items.formats.outgoing import arguments_text, merge_text_parts
-from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items.formats.outgoing import arguments_text
+from autonomy_ctx.items.formats.thinking import select_thinking
+from autonomy_ctx.items.message import Message, TextContent, ThinkingContent, ToolCall
 
 # Which field of which block each kind of delta adds to.
 _DELTA_FIELDS = {
@@ -177,7 +179,9 @@ class AnthropicFormat:
                 body["tool_choice"] = {"type": "none"}
         if request_options.stream:
             body["stream"] = True
-        return WireRequest(path="/messages", body={**body, **request_options.options}, repairs=talk.repairs)
+        body |= request_options.options
+        thinking = select_thinking(body, messages, ANTHROPIC, model)
+        return WireRequest(path="/messages", body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -195,7 +199,9 @@ def anthropic_messages(
     talk = build_conversation(messages, _FEATURES, RequestOptions(breakpoints=breakpoints))
     repairs += talk.repairs
     system = "\n\n".join(rule.text for rule in talk.system)
-    return AnthropicMessages([_encode_turn(turn) for turn in talk.turns], system or None)
+    body: dict[str, Any] = {"system": system, "messages": [_encode_turn(turn) for turn in talk.turns]}
+    select_thinking(body, messages, ANTHROPIC, "")
+    return AnthropicMessages(body["messages"], system or None)
 
 
 def read_message(body: Mapping[str, Any]) -> ModelReply:
@@ -203,25 +209,24 @@ def read_message(body: Mapping[str, Any]) -> ModelReply:
     if body.get("type") == "error":
         error = as_mapping(body.get("error"))
         raise StreamError(as_nonempty_text(error.get("type")) or "error", as_text(error.get("message")))
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    for block in as_mappings(body.get("content")):
+    content = as_mappings(body.get("content"))
+    said = ReplyParts()
+    for block in content:
         match block.get("type"):
             case "text":
-                parts.append(TextContent(as_text(block.get("text"))))
+                said.add(TextContent(as_text(block.get("text"))))
             case "thinking":
                 thought, signature = as_text(block.get("thinking")), as_nonempty_text(block.get("signature"))
                 mark = tag_signature(ANTHROPIC, signature) if signature else None
-                parts.append(ThinkingContent(thought, signature=mark))
+                said.add(ThinkingContent(thought, signature=mark))
             case "redacted_thinking" if data := as_text(block.get("data")):
-                parts.append(ThinkingContent("", redacted=tag_signature(ANTHROPIC, data)))
+                said.add(ThinkingContent("", redacted=tag_signature(ANTHROPIC, data)))
             case "tool_use":
                 name, arguments = as_text(block.get("name")), arguments_text(block.get("input"))
-                calls.append(ToolCall(as_nonempty_text(block.get("id")), name, arguments))
+                said.add_call(ToolCall(as_nonempty_text(block.get("id")), name, arguments))
     stop = as_nonempty_text(body.get("stop_reason"))
     return ModelReply(
-        parts=merge_text_parts(parts),
-        tool_calls=tuple(calls),
+        **said.fields(content),
         stop=STOP_REASONS.get(stop, stop) if stop else None,
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),

@@ -22,6 +22,7 @@ from autonomy_ctx.items.message import (
     Message,
     Part,
     TextContent,
+    ThinkingContent,
     ToolCall,
     content_parts,
     new_id,
@@ -106,6 +107,25 @@ def read_message(
     return made if reply is value else replace(made, id=new_id(), created_at=now())
 
 
+def read_answer(
+    value: Any,
+    request: Mapping[str, Any],
+    *,
+    new_id: Callable[[], str] = new_id,
+    now: Callable[[], datetime] = now,
+) -> Message:
+    """A message from the reply of a provider's client, with what the request says of its thinking."""
+    from autonomy_ctx.items.formats.thinking import record_request
+
+    reply = _client_reply(value)
+    if reply is None or not isinstance(request, Mapping):
+        raise InvalidMessage("request", "are the arguments of a client's call, and goes with its reply alone")
+    marks = (part.signature or part.redacted for part in reply.parts if isinstance(part, ThinkingContent))
+    owner = next(filter(None, marks), "").partition(":")[0]
+    bound = record_request(reply, request, owner) if reply.blocks else reply
+    return replace(read_message(bound), id=new_id(), created_at=now())
+
+
 def _client_reply(value: Any) -> ModelReply | None:
     """A reply as a provider's client gives it, as its object or as JSON; None for anything else."""
     if issubclass(type(value), ModelReply):
@@ -156,7 +176,8 @@ def _other_reply(value: Any, data: Any) -> ModelReply:
     choice, candidate = _first(_get(value, "choices")), _first(_get(value, "candidates"))
     # From the inside out: the outer `.text` of some clients joins in the thinking.
     places = [
-        _get(choice, "message"),
+        # A mock's, too, which can be called.
+        _get(choice, "message", or_callable=True),
         choice,
         candidate,
         _get(value, "message"),
@@ -181,7 +202,7 @@ def _other_reply(value: Any, data: Any) -> ModelReply:
     )
 
 
-def _get(value: Any, name: str) -> Any:
+def _get(value: Any, name: str, *, or_callable: bool = False) -> Any:
     """A field of an object or dict; None when it is absent, is a method or cannot be read."""
     # Most places of a reply are empty, and what is no dict takes long to tell from a mapping.
     if value is None:
@@ -191,7 +212,7 @@ def _get(value: Any, name: str) -> Any:
     except Exception:  # a property of a foreign class may raise anything
         return None
     # Some clients return a string that can also be called, for the days when `text` was a method.
-    return None if callable(found) and not _is_text(found) else found
+    return None if callable(found) and not or_callable and not _is_text(found) else found
 
 
 def _is_text(value: Any) -> bool:

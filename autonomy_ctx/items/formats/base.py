@@ -62,10 +62,27 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingUse:
+    """The thinking of earlier replies in one request.
+
+    `sent` names the blocks that went back, oldest first. `left_out` counts the others by reason. `refused`
+    says that the provider refused the request for its thinking, and answered when it was sent again without.
+    """
+
+    sent: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default=EMPTY)
+    refused: bool = False
+
+
+NO_THINKING = ThinkingUse()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """One answer. `str()` is its text; `message` is what memory stores, with thinking and signatures.
 
-    `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word.
+    `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word. `extra` is
+    stored with the message, and `thinking` says what became of earlier thinking in the request.
     """
 
     parts: tuple[Part, ...] = ()
@@ -74,11 +91,17 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     id: str | None = None
+    extra: Mapping[str, Any] = field(default=EMPTY)
+    thinking: ThinkingUse = NO_THINKING
+    # Of a reply with thinking: the blocks as the provider sent them, and where among the parts the calls
+    # stood, if not at the end.
+    blocks: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    calls_at: tuple[int, ...] = field(default=(), compare=False, repr=False)
     # What memory keeps of it; made once, so that storing it again is the same message.
     message: Message = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        message = Message("assistant", content_of(self.parts), tool_calls=self.tool_calls)
+        message = Message("assistant", content_of(self.parts), tool_calls=self.tool_calls, extra=self.extra)
         object.__setattr__(self, "message", message)
 
     @property
@@ -171,13 +194,17 @@ DEFAULT_REQUEST_OPTIONS = RequestOptions()
 class WireRequest:
     """A request's path below the base URL, its JSON body, and the repairs that were needed.
 
-    `text` is the body as it is sent, where it was written already.
+    `text` is the body as it is sent, where it was written already. `thinking` says what became of the
+    thinking in the messages.
     """
 
     path: str
     body: dict[str, Any]
     repairs: tuple[str, ...] = ()
     text: str | None = None
+    thinking: ThinkingUse = NO_THINKING
+    # A feature of the Anthropic API that the body uses; it goes into a header.
+    beta: str | None = None
 
 
 class StreamReader(Protocol):

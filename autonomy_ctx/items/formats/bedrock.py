@@ -30,6 +30,7 @@ from autonomy_ctx.items.formats.blocks import (
     ImageBlock,
     OfferedTool,
     ProviderFeatures,
+    ReplyParts,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -37,7 +38,8 @@ from autonomy_ctx.items.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.items.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.items.formats.outgoing import arguments_text, is_base64, merge_text_parts
+from autonomy_ctx.items.formats.outgoing import arguments_text, is_base64
+from autonomy_ctx.items.formats.thinking import select_thinking
 from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
 
@@ -169,7 +171,9 @@ class BedrockFormat:
             given = as_mapping(options.pop("inferenceConfig", None))
             body["inferenceConfig"] = {**given, "maxTokens": request_options.max_tokens}
         path = f"/model/{quote(model, safe='')}/{'converse-stream' if request_options.stream else 'converse'}"
-        return WireRequest(path=path, body={**body, **options}, repairs=talk.repairs)
+        body |= options
+        thinking = select_thinking(body, messages, BEDROCK, model)
+        return WireRequest(path=path, body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -182,18 +186,18 @@ class BedrockFormat:
 
 def read_response(body: Mapping[str, Any]) -> ModelReply:
     """A reply from a whole response; blocks of an unknown kind are passed over."""
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    for block in as_mappings(as_mapping(as_mapping(body.get("output")).get("message")).get("content")):
-        parts += _read_parts(block)
+    content = as_mappings(as_mapping(as_mapping(body.get("output")).get("message")).get("content"))
+    said = ReplyParts()
+    for block in content:
+        for part in _read_parts(block):
+            said.add(part)
         if "toolUse" in block:
             use = as_mapping(block.get("toolUse"))
             name, arguments = as_text(use.get("name")), arguments_text(use.get("input"))
-            calls.append(ToolCall(as_nonempty_text(use.get("toolUseId")), name, arguments))
+            said.add_call(ToolCall(as_nonempty_text(use.get("toolUseId")), name, arguments))
     stop = as_nonempty_text(body.get("stopReason"))
     return ModelReply(
-        parts=merge_text_parts(parts),
-        tool_calls=tuple(calls),
+        **said.fields(content),
         stop=STOP_REASONS.get(stop, stop) if stop else None,
         usage=_usage(as_mapping(body.get("usage"))),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from autonomy_ctx.items.formats.base import RequestOptions, signature_of
@@ -22,6 +23,7 @@ from autonomy_ctx.items.formats.outgoing import (
     empty_message_text,
     encode_image,
     is_base64,
+    merge_text_parts,
     note_omission,
     opening_text,
     repair_messages,
@@ -31,7 +33,16 @@ from autonomy_ctx.items.formats.outgoing import (
     wire_tool_name,
     wire_tool_names,
 )
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items.formats.thinking import drop_refused, read_prefix
+from autonomy_ctx.items.message import (
+    ChatRole,
+    ImageContent,
+    Message,
+    Part,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
 from autonomy_ctx.items.transcript import NEUTRAL_BRACKET, opening_tag
 
 
@@ -184,15 +195,20 @@ class BlockWriter:
         )
 
     def assistant_blocks(self, index: int, message: Message) -> list[Block]:
-        """A message of the assistant: thinking, text, calls."""
+        """A message of the assistant: thinking, text and calls, in the order in which the model made them."""
+        prefix = read_prefix(message)
+        calls_at = () if prefix is None else prefix.calls_at
+        waiting = list(zip_longest(message.tool_calls, calls_at[: len(message.tool_calls)]))
         blocks: list[Block] = []
-        for part in message.parts:
+        for number, part in enumerate(message.parts):
+            while waiting and waiting[0][1] is not None and waiting[0][1] <= number:
+                blocks.append(self._use(index, waiting.pop(0)[0]))
             if isinstance(part, ThinkingContent):
                 block: Block | None = self._thinking(index, part)
             else:
                 block = self._text(index, self._part_text(part))
             blocks += [] if block is None else [block]
-        return self._note_if_empty(message, blocks + [self._use(index, call) for call in message.tool_calls])
+        return self._note_if_empty(message, blocks + [self._use(index, call) for call, _ in waiting])
 
     def _use(self, index: int, call: ToolCall) -> ToolUseBlock:
         name = wire_tool_name(call.name, self._names, self._repairs)
@@ -260,6 +276,7 @@ def build_conversation(
     messages: Sequence[Message], features: ProviderFeatures, request_options: RequestOptions
 ) -> BlockConversation:
     """A request in blocks that only have to be spelled."""
+    messages = drop_refused(messages, features.owner)
     ready = repair_messages(messages, answered_call_ids=request_options.answered_call_ids)
     repairs, said = list(ready.repairs), ready.messages
     names = wire_tool_names(request_options.tools)
@@ -301,14 +318,16 @@ def _build_turns(
             turn = BlockTurn("user", writer.user_blocks(at, message))
         turns.append(turn)
     turns = _merge_turns(turns)
-    kept = [turn for turn in turns if not all(isinstance(block, ThinkingBlock) for block in turn.blocks)]
-    if len(kept) < len(turns):
-        repairs.append("thinking that no answer follows: left out")
-    return _merge_turns(kept)
+    for turn in turns:
+        # No turn may end with it.
+        while turn.blocks and isinstance(turn.blocks[-1], ThinkingBlock):
+            turn.blocks.pop()
+            repairs.append("thinking that no answer follows: left out")
+    return _merge_turns(turns)
 
 
 def _merge_turns(turns: Iterable[BlockTurn]) -> list[BlockTurn]:
-    """Turns that alternate, thinking first in each, none of them empty."""
+    """Turns that alternate, none of them empty."""
     joined: list[BlockTurn] = []
     for turn in turns:
         if not turn.blocks:
@@ -317,9 +336,6 @@ def _merge_turns(turns: Iterable[BlockTurn]) -> list[BlockTurn]:
             joined[-1].blocks += turn.blocks
         else:
             joined.append(BlockTurn(turn.role, list(turn.blocks)))
-    for turn in joined:
-        # Stable: everything else keeps its order, and so does the thinking, which must not be reordered.
-        turn.blocks.sort(key=lambda block: not isinstance(block, ThinkingBlock))
     return joined
 
 
@@ -377,3 +393,40 @@ def _offered_tools(
 def _called_tool_names(turns: Iterable[BlockTurn]) -> list[str]:
     uses = (block for turn in turns for block in turn.blocks if isinstance(block, ToolUseBlock))
     return list(dict.fromkeys(use.name for use in uses))
+
+
+class ReplyParts:
+    """Collects what a reply says, in order: parts, and tool calls between them."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._calls: list[ToolCall] = []
+        self._calls_at: list[int] = []
+
+    def add(self, part: Part) -> None:
+        """Take the next part; texts without a call between them are one text."""
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(part, TextContent):
+            self._parts.append(part)
+        elif isinstance(last, TextContent) and len(self._parts) not in self._calls_at:
+            self._parts[-1] = TextContent(last.text + part.text)
+        elif part.text:
+            self._parts.append(part)
+
+    def add_call(self, call: ToolCall) -> None:
+        """Take the next call."""
+        self._calls.append(call)
+        self._calls_at.append(len(self._parts))
+
+    def fields(self, blocks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """What a `ModelReply` has of it. The provider's `blocks` are kept only where there is thinking."""
+        parts = tuple(self._parts)
+        if not any(isinstance(part, ThinkingContent) for part in parts):
+            return {"parts": merge_text_parts(parts), "tool_calls": tuple(self._calls)}
+        is_last = all(at == len(parts) for at in self._calls_at)
+        return {
+            "parts": parts,
+            "tool_calls": tuple(self._calls),
+            "blocks": tuple(blocks),
+            "calls_at": () if is_last else tuple(self._calls_at),
+        }

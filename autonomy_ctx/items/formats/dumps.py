@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autonomy_ctx.items.wire import split_blocks
+
 # How LangChain calls the roles, in the `type` of its messages and in the names of its classes.
 _LANGCHAIN_ROLES = {
     "human": "user",
@@ -108,7 +110,7 @@ def convert_message(form: Any) -> list[dict[str, Any]]:
         made["tool_calls"] = [{"id": call.get("name"), **call}]
     if made.get("content") is None and not made.get("tool_calls") and made.get("refusal"):
         made["content"] = made["refusal"]
-    return [made]
+    return split_blocks(made)
 
 
 def _langchain_type(form: Mapping[str, Any]) -> str | None:

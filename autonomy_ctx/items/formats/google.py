@@ -54,6 +54,7 @@ from autonomy_ctx.items.formats.outgoing import (
     wire_tool_name,
     wire_tool_names,
 )
+from autonomy_ctx.items.formats.thinking import drop_refused
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import (
     ChatRole,
@@ -291,7 +292,7 @@ class GoogleFormat:
         repairs: list[str] = []
         names = wire_tool_names(request_options.tools)
         made = google_contents(
-            messages,
+            drop_refused(messages, GOOGLE),
             repairs,
             names=names,
             signatures_required=requires_signatures(model),

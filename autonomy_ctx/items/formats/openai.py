@@ -5,7 +5,7 @@ replies.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.base import (
@@ -87,6 +87,8 @@ class ChatReader:
         self._pieces = PartBuilder()
         # Under its index where there is one; servers that leave it out are told apart by ids.
         self._drafts: list[CallDraft] = []
+        self._newest: dict[Hashable, CallDraft] = {}
+        self._identified: dict[tuple[Hashable, str], CallDraft] = {}
         self._stop: str | None = None
         self._refused = False
         self._metadata: dict[str, Any] = {}
@@ -147,7 +149,6 @@ class ChatReader:
         for call in as_mappings(said.get("tool_calls")):
             draft = self._draft(call)
             function = as_mapping(call.get("function"))
-            draft.id = draft.id or as_nonempty_text(call.get("id"))
             draft.name = draft.name or as_text(function.get("name"))
             draft.arguments.append(as_text(function.get("arguments")))
             if call.get("extra_content"):
@@ -159,13 +160,19 @@ class ChatReader:
 
     def _draft(self, call: Mapping[str, Any]) -> CallDraft:
         index, call_id = call.get("index"), as_nonempty_text(call.get("id"))
-        for draft in reversed(self._drafts):
-            # Some servers number all calls 0; another id is another call.
-            other = call_id and draft.id and call_id != draft.id
-            if not other and draft.index == index and (index is not None or not _begins_call(call)):
-                return draft
-        self._drafts.append(CallDraft(index=index))
-        return self._drafts[-1]
+        # Looked up, not searched: an answer may have thousands of calls.
+        place = index if isinstance(index, Hashable) else str(index)
+        draft = self._newest.get(place)
+        # Some servers number all calls 0; another id is another call.
+        if draft is not None and call_id and draft.id and call_id != draft.id:
+            draft = self._identified.get((place, call_id))
+        if draft is None or (index is None and _begins_call(call)):
+            draft = self._newest[place] = CallDraft(index=index)
+            self._drafts.append(draft)
+        draft.id = draft.id or call_id
+        if draft.id:
+            self._identified[place, draft.id] = draft
+        return draft
 
 
 def _begins_call(call: Mapping[str, Any]) -> bool:

@@ -51,6 +51,7 @@ from autonomy_ctx.items.formats.outgoing import (
     wire_tool_name,
     wire_tool_names,
 )
+from autonomy_ctx.items.formats.thinking import drop_refused
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import (
     ChatRole,
@@ -250,7 +251,7 @@ class ResponsesFormat:
         repairs: list[str] = []
         names = wire_tool_names(request_options.tools)
         items = responses_input(
-            messages,
+            drop_refused(messages, RESPONSES),
             repairs,
             names=names,
             reasoning_model=reasons,

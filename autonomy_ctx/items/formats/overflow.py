@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _TOO_LARGE = 413
@@ -19,34 +19,72 @@ _LONGEST_TEXT = 4000
 _DEPTH = 4
 # No model has it. A JSON number may have thousands of digits, more than any calculation takes.
 _MAX_WINDOW = 10**12
+# Smaller windows are not learned, whoever names them.
+MIN_WINDOW = 512
+# How far a count of ours may be below the server's.
+_COUNT_MARGIN = 1.25
 
-# Where a wording names the window, it is the first group.
-_WORDINGS = tuple(
-    re.compile(wording, re.IGNORECASE)
-    for wording in (
+# What servers begin an error with, before its sentence.
+_PREFIX = re.compile(
+    r"(?:(?:[\w.]{1,80}(?:Error|Exception)|the model returned the following errors|input validation error"
+    r"|your input exceeds the context window)\s*[:-]\s*){0,4}",
+    re.IGNORECASE,
+)
+# Sentences of servers with the window in them. An error may quote the request, so the words of a client may
+# stand anywhere in it, but not at its beginning.
+_SENTENCES = tuple(
+    re.compile(sentence, re.IGNORECASE)
+    for sentence in (
         # OpenAI, vLLM, DeepSeek, OpenRouter and most others
-        r"maximum context (?:length|window|size)(?: (?:is|of) (?:only )?([\d,]+))?",
-        r"context[ _](?:length|window|limit|size)[ _](?:was |is |has been )?(?:exceeded|overflow)",
+        r"(?:this (?:model|endpoint)'s |the )?"
+        r"maximum context (?:length|window|size) (?:is|of) (?:only )?([\d,]+)",
+        r"'max_tokens' or 'max_completion_tokens' is too large: \d+\. "
+        r"this model's maximum context length is ([\d,]+)",
         # vLLM, before it looks at the request in detail
-        r"longer than the maximum model length of ([\d,]+)",
+        r"the (?:\w+ )?prompt \(length \d+\) is longer than the maximum model length of ([\d,]+)",
         # Gemini
-        r"input token count(?: \([\d,]+\))? exceeds the maximum number of tokens allowed(?: \(([\d,]+)\))?",
+        r"the input token count(?: \([\d,]+\))? "
+        r"exceeds the maximum number of tokens allowed \(([\d,]+)\)",
         # llama.cpp
-        r"exceeds the available context size(?: \(([\d,]+) tokens\))?",
-        r"exceed_context_size_error",
+        r"(?:the )?request(?: \([\d,]+ tokens\))? exceeds the available context size \(([\d,]+) tokens\)",
         # LM Studio
+        r"trying to keep the first \d+ tokens when context the overflows\. however, the model is "
         r"loaded with context length of only ([\d,]+)",
         # Mistral
+        r"prompt contains \d+ tokens(?: and \d+ draft tokens)?,? "
         r"too large for model with ([\d,]+) maximum context length",
         # Text Generation Inference, Together
         r"`?inputs`? tokens \+ `?max_new_tokens`? must be <= ([\d,]+)",
-        # Anthropic, also on Bedrock, and OpenAI Responses
-        r"prompt is too long(?::\s*[\d,]+ tokens > ([\d,]+) maximum)?",
-        r"exceeds? (?:the |this |its )?(?:model's )?context (?:limit|window|length|size)"
-        r"(?::\s*[\d,]+ \+ [\d,]+ > ([\d,]+))?",
-        r"request_too_large",
+        # Anthropic, also on Bedrock
+        r"prompt is too long:\s*[\d,]+ tokens > ([\d,]+) maximum",
+        r"input length and `max_tokens` exceed context limit:\s*[\d,]+ \+ [\d,]+ > ([\d,]+)",
         # Other models on Bedrock
-        r"too many input tokens(?:\.\s*max input tokens: ([\d,]+))?",
+        r"too many input tokens\.\s*max input tokens: ([\d,]+)",
+    )
+)
+# The same in one word, in a field of its own.
+_CODES = re.compile(
+    r"(?:model_)?context_(?:length|window)_exceeded|exceed_context_size_error|request_too_large",
+    re.IGNORECASE,
+)
+# Any wording of it, wherever it stands.
+_WORDINGS = tuple(
+    re.compile(wording, re.IGNORECASE)
+    for wording in (
+        r"maximum context (?:length|window|size)",
+        r"context[ _](?:length|window|limit|size)[ _](?:was |is |has been )?(?:exceeded|overflow)",
+        r"longer than the maximum model length of",
+        r"input token count(?: \([\d,]+\))? exceeds the maximum number of tokens allowed",
+        r"exceeds the available context size",
+        r"exceed_context_size_error",
+        r"loaded with context length of only",
+        r"too large for model with [\d,]+ maximum context length",
+        r"`?inputs`? tokens \+ `?max_new_tokens`? must be <=",
+        r"prompt is too long",
+        # OpenAI Responses, too
+        r"exceeds? (?:the |this |its )?(?:model's )?context (?:limit|window|length|size)",
+        r"request_too_large",
+        r"too many input tokens",
         r"input (?:is |was )?too long",
         r"input tokens exceed",
         r"too many total text bytes",
@@ -64,9 +102,23 @@ _CLASS_NAME = re.compile(r"overflow|context\w{0,80}exceeded", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """A request was too long; `window` in tokens if the error names it."""
+    """A request was too long; `window` in tokens if the error names it.
+
+    It is `certain` if a code or a sentence of the server says so. Words that an error has somewhere may be
+    words of the request.
+    """
 
     window: int | None = None
+    certain: bool = field(default=False, compare=False)
+
+    def learned_window(self, sent: int) -> int | None:
+        """The window to keep to from now on, after a request of so many tokens; None if nothing is sure.
+
+        A window that the request would have fitted into, or that no model has, is not believed.
+        """
+        window = self.window or sent
+        is_possible = MIN_WINDOW <= window <= sent * _COUNT_MARGIN
+        return window if self.certain and is_possible else None
 
 
 def find_overflow(status: int | None, body: Any) -> Overflow | None:
@@ -76,16 +128,17 @@ def find_overflow(status: int | None, body: Any) -> Overflow | None:
     """
     if status is not None and (status < 400 or status in _OTHER_STATUSES):
         return None
-    found: Overflow | None = Overflow() if status == _TOO_LARGE else None
     body = _parse_body(body)
-    for text in _texts(body, _DEPTH):
-        for wording in _WORDINGS:
-            if match := wording.search(text):
-                found = found or Overflow()
-                window = _whole(match[1]) if wording.groups else None
-                if window is not None:
-                    return Overflow(window)
-    return found and Overflow(_context_size(body))
+    texts = list(_texts(body, _DEPTH))
+    for text in texts:
+        start = _PREFIX.match(text)
+        for sentence in _SENTENCES:
+            if (match := sentence.match(text, start.end() if start else 0)) and (window := _whole(match[1])):
+                return Overflow(window, certain=True)
+    if any(map(_CODES.fullmatch, texts)):
+        return Overflow(_context_size(body), certain=True)
+    is_worded = any(wording.search(text) for text in texts for wording in _WORDINGS)
+    return Overflow(_context_size(body)) if is_worded or status == _TOO_LARGE else None
 
 
 def exception_overflow(error: BaseException) -> Overflow | None:

@@ -94,8 +94,6 @@ def turn_rules(turns: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> None:
         used.update(waiting)
         allowed = {"text", "image", "result"} if role == "user" else {"text", "thinking", "use"}
         assert set(kinds) <= allowed, f"a message of the {role} holds {set(kinds) - allowed}"
-        thoughts = kinds.count("thinking")
-        assert kinds[:thoughts] == ["thinking"] * thoughts, "thinking comes first"
         assert kinds[-1] != "thinking", "the last block is not thinking"
         for kind, block in blocks:
             _block_rules(kind, block)

@@ -36,7 +36,7 @@ FORMAT: Format = AnthropicFormat()
 
 
 def request(*messages: Message, **options: Any) -> WireRequest:
-    made = requested(FORMAT, "claude-x", messages, **options)
+    made = requested(FORMAT, "claude-sonnet-4-6", messages, **options)
     anthropic_rules(made.body)
     return made
 
@@ -76,9 +76,14 @@ def test_a_rich_conversation_is_sent_as_the_golden_file_says() -> None:
 def test_any_history_is_valid(
     history: list[Message], tools: list[dict[str, Any]], breakpoints: list[int], stream: bool
 ) -> None:
-    made = requested(FORMAT, "claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream)
+    made = requested(
+        FORMAT, "claude-sonnet-4-6", history, tools=tools, breakpoints=breakpoints, stream=stream
+    )
     anthropic_rules(made.body)
-    assert requested(FORMAT, "claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream) == made
+    assert (
+        requested(FORMAT, "claude-sonnet-4-6", history, tools=tools, breakpoints=breakpoints, stream=stream)
+        == made
+    )
 
 
 @given(any_history, any_history)
@@ -88,8 +93,8 @@ def test_what_was_sent_is_sent_the_same_way_when_more_was_said(
 ) -> None:
     # Only up to a user's message: calls that are still open would be answered by what follows.
     before = [*(said for said in history if not said.tool_calls and said.role != "tool"), user("and?")]
-    first = requested(FORMAT, "claude-x", before).body
-    second = requested(FORMAT, "claude-x", [*before, *more]).body
+    first = requested(FORMAT, "claude-sonnet-4-6", before).body
+    second = requested(FORMAT, "claude-sonnet-4-6", [*before, *more]).body
     *turns, last = first["messages"]
     assert second["messages"][: len(turns)] == turns
     assert second["messages"][len(turns)]["content"][: len(last["content"])] == last["content"]
@@ -203,7 +208,7 @@ def test_tools_of_the_history_are_described_but_not_offered_when_none_are_given(
     assert any("none are offered" in repair for repair in made.repairs)
 
 
-def test_signed_thinking_comes_first_and_unsigned_or_foreign_thinking_stays_home() -> None:
+def test_signed_thinking_keeps_its_place_and_unsigned_or_foreign_thinking_stays_home() -> None:
     thoughts = [
         ThinkingContent("mine", signature="s"),
         ThinkingContent("nobody's"),
@@ -212,9 +217,12 @@ def test_signed_thinking_comes_first_and_unsigned_or_foreign_thinking_stays_home
     ]
     made = request(user(), assistant(["said", *thoughts]), assistant("more"), user())
     content = made.body["messages"][1]["content"]
-    assert content[0] == {"type": "thinking", "thinking": "mine", "signature": "s"}
-    assert content[1] == {"type": "redacted_thinking", "data": "r"}
-    assert [block["text"] for block in content[2:]] == ["said", "more"]
+    assert content == [
+        {"type": "text", "text": "said"},
+        {"type": "thinking", "thinking": "mine", "signature": "s"},
+        {"type": "redacted_thinking", "data": "r"},
+        {"type": "text", "text": "more"},
+    ]
     assert any("did not sign" in repair for repair in made.repairs)
 
 
@@ -371,7 +379,7 @@ def test_the_rich_conversation_has_the_official_types() -> None:
 @given(any_history, tool_lists)
 @some
 def test_any_history_has_the_official_types(history: list[Message], tools: list[dict[str, Any]]) -> None:
-    conforming(requested(FORMAT, "claude-x", history, tools=tools).body)
+    conforming(requested(FORMAT, "claude-sonnet-4-6", history, tools=tools).body)
 
 
 def test_every_official_stop_reason_has_a_word() -> None:
@@ -393,7 +401,7 @@ BODY: dict[str, Any] = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
-    "model": "claude-x",
+    "model": "claude-sonnet-4-6",
     "content": [
         {"type": "thinking", "thinking": "Which city?", "signature": "sig=="},
         {"type": "redacted_thinking", "data": "r"},
@@ -421,7 +429,7 @@ REPLY = ModelReply(
     tool_calls=(ToolCall("toolu_1", "weather", '{"city": "Zürich"}'), ToolCall("toolu_2", "look", "{}")),
     stop="tools",
     usage=Usage(input_tokens=3210, cached_tokens=3000, cache_write_tokens=200, output_tokens=44),
-    model="claude-x",
+    model="claude-sonnet-4-6",
     id="msg_1",
 )
 

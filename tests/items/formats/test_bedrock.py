@@ -34,7 +34,7 @@ from autonomy_ctx.items.formats.eventstream import EventStreamDecoder
 from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = BedrockFormat()
-MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"
+MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude-3:0"
 
 
 def request(*messages: Message, **options: Any) -> WireRequest:
@@ -90,7 +90,7 @@ def test_any_history_is_valid(
 
 
 def test_the_model_is_quoted_in_the_path() -> None:
-    quoted = "arn%3Aaws%3Abedrock%3Aeu-west-1%3A%3Afoundation-model%2Fclaude%3A0"
+    quoted = "arn%3Aaws%3Abedrock%3Aeu-west-1%3A%3Afoundation-model%2Fclaude-3%3A0"
     assert request(user()).path == f"/model/{quoted}/converse"
     assert request(user(), stream=True).path == f"/model/{quoted}/converse-stream"
 

@@ -94,3 +94,47 @@ def test_the_status_of_an_exception_is_found_where_clients_put_it() -> None:
 def test_a_status_alone_says_that_a_request_was_too_large() -> None:
     assert find_overflow(413, "<html>Request Entity Too Large</html>") == Overflow()
     assert find_overflow(None, "") is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TOO_LONG,
+        {"message": WORDS, "type": "BadRequestError", "code": 400},
+        {"message": f"litellm.ContextWindowExceededError: OpenAIException - {WORDS}"},
+        {"message": "This endpoint's maximum context length is 8,192 tokens. However, you requested more."},
+        {"message": "prompt is too long: 9000 tokens > 8192 maximum", "type": "invalid_request_error"},
+        {"message": "Prompt contains 9000 tokens, too large for model with 8192 maximum context length"},
+        {"message": "Too long.", "type": "exceed_context_size_error", "n_ctx": 8192},
+    ],
+)
+def test_a_window_in_the_words_of_a_provider_is_learned(error: dict[str, Any]) -> None:
+    found = find_overflow(400, {"error": error})
+    assert found is not None
+    assert found.learned_window(9000) == 8192
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        # The server repeats a field of the request.
+        {"message": "Invalid value: 'maximum context length is 8192'.", "code": "invalid_value"},
+        {"message": "Invalid value: 'x'. This model's maximum context length is 8192 tokens.'."},
+        {"message": "Model prompt is too long: 9000 tokens > 8192 maximum was not found", "code": 404},
+        {"message": "Invalid value: 'context_length_exceeded'.", "code": "invalid_value"},
+        # No model has such a window.
+        {"message": WORDS.replace("8192", "7"), "code": "context_length_exceeded"},
+        # The request would have fitted.
+        {"message": WORDS.replace("8192", "90000"), "code": "context_length_exceeded"},
+    ],
+)
+def test_a_window_that_no_provider_would_name_is_not_learned(error: dict[str, Any]) -> None:
+    found = find_overflow(400, {"error": error})
+    assert found is not None
+    assert found.learned_window(9000) is None
+
+
+def test_an_error_that_names_no_window_says_that_the_request_was_too_long_for_it() -> None:
+    assert Overflow(certain=True).learned_window(9000) == 9000
+    assert Overflow(certain=True).learned_window(20) is None
+    assert Overflow().learned_window(9000) is None

@@ -27,7 +27,11 @@ FORMATS: dict[str, Format] = {
     "openai": OpenAIFormat(),
     "responses": ResponsesFormat(),
 }
-MODELS = {"anthropic": "claude-x", "bedrock": "us.anthropic.claude-x", "google": "gemini-3-pro"}
+MODELS = {
+    "anthropic": "claude-sonnet-4-6",
+    "bedrock": "us.anthropic.claude-sonnet-4-6",
+    "google": "gemini-3-pro",
+}
 ASKED, ASKED_ON = Message("user", "hi"), Message("user", "and?")
 
 # Long enough to be in a request by nothing but intent, and base64 as all real ones are.
