@@ -13,11 +13,14 @@ import anyio
 import pytest
 
 from autonomy_ctx import (
+    ChatRole,
     ContextTemplate,
     ConversationHistorySection,
     Memory,
     Message,
     SystemInstructionsSection,
+    TextContent,
+    ThinkingContent,
 )
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
@@ -108,6 +111,86 @@ async def test_a_history_without_what_was_answered_is_refused(memory: Memory) ->
         with pytest.raises(HistoryMismatch, match="pass the whole history"):
             await engine.compose(TRIP, said("c"))
     assert await stored(memory) == ["a", "b"]
+
+
+async def test_a_new_message_alone_goes_on_from_the_log(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.store_history(TRIP, said("a", "b"))
+        context = await engine.compose(TRIP, said("c"), may_continue=True)
+        assert [one.message.text for one in context.messages] == ["a", "b", "c"]
+        assert sources(context) == [None, None, "C"]
+        await engine.store_reply(TRIP, context, Message("assistant", "d"))
+    # The framework's history begins with this message from now on, in other processes, too.
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        context = await engine.compose(TRIP, said("c", "d", "e"), may_continue=True)
+        assert [one.message.text for one in context.messages] == ["a", "b", "c", "d", "e"]
+        assert sources(context) == [None, None, "C", "D", "E"]
+        with pytest.raises(HistoryMismatch):
+            await engine.compose(TRIP, said("x", "d", "e"), may_continue=True)
+        assert await engine.current_conversation("trip") == "trip"
+    assert await stored(memory) == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_new_message_may_be_the_same_as_an_earlier_one(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        for count in range(1, 5):
+            context = await engine.compose(TRIP, said("yes"), may_continue=True)
+            assert sum(one.message.text == "yes" for one in context.messages) == count
+            await engine.store_reply(TRIP, context, Message("assistant", "noted"))
+        assert await engine.current_conversation("trip") == "trip"
+    assert await stored(memory) == ["yes", "noted"] * 4
+
+
+async def test_a_turn_that_was_not_answered_is_tried_again_without_its_history(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a", "b", "c"))
+    for _ in range(2):
+        async with ContextEngine(scope="ana", memory=memory) as engine:
+            context = await engine.compose(TRIP, said("c"), may_continue=True)
+            assert [one.message.text for one in context.messages] == ["a", "b", "c"]
+    assert await stored(memory) == ["a", "b", "c"]
+
+
+async def test_another_process_may_have_gone_on_without_a_history(memory: Memory) -> None:
+    async with (
+        ContextEngine(scope="ana", memory=memory) as engine,
+        ContextEngine(scope="ana", memory=memory) as other,
+    ):
+        await engine.store_history(TRIP, said("a", "b", "c", "d"))
+        await other.compose(TRIP, said("e"), may_continue=True)
+        context = await engine.compose(TRIP, said("e", "f", "g"))
+        assert [one.message.text for one in context.messages] == list("abcdefg")
+
+
+async def test_a_deleted_conversation_begins_at_its_beginning_again(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.store_history(TRIP, said("a", "b"))
+        await engine.compose(TRIP, said("c"), may_continue=True)
+        await memory.delete_conversation("ana", "trip")
+        await engine.compose(TRIP, said("c"), may_continue=True)
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        assert sources(await engine.compose(TRIP, said("c", "d", "e"))) == ["C", "D", "E"]
+
+
+async def test_another_agent_with_another_history_is_in_a_conversation_of_its_own(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        for history in (said("a"), said("a", "b", "c")):
+            assert await engine.agent_key(TRIP, history, "guide") == TRIP
+            await engine.compose(TRIP, history)
+        inner = await engine.agent_key(TRIP, said("x"), "expert")
+        assert inner.conversation == "trip/expert"
+        # It begins anew each time; the same question is asked again, too.
+        for _ in range(6):
+            context = await engine.compose(inner, said("x"), may_begin_anew=True)
+            assert sources(context) == ["X"]
+            await engine.store_reply(inner, context, Message("assistant", "y"))
+            # The model answers in other words each time.
+            context = await engine.compose(inner, said("x"), may_begin_anew=True)
+            await engine.store_reply(inner, context, Message("assistant", "z"))
+        assert len(await engine.current_conversation("trip/expert")) < 30
+        # One that takes over has the history.
+        assert await engine.agent_key(TRIP, said("a", "b", "c", "d", "e"), "expert") == TRIP
+    assert await stored(memory) == ["a", "b", "c"]
 
 
 async def test_calls_of_one_conversation_at_once_do_not_mix(memory: Memory) -> None:
@@ -300,3 +383,60 @@ async def test_a_message_that_has_an_id_keeps_it(memory: Memory) -> None:
         assert await engine.store_reply(TRIP, context, reply) == TRIP
     entries = (await memory.read("ana", "trip")).entries
     assert [entry.message.id for entry in entries] == ["own-0", "own-1", "own-2", "own-3"]
+
+
+def thought(*texts: str) -> list[SourcedMessage]:
+    """A history in which the assistant thinks before every answer."""
+    return [
+        SourcedMessage(
+            Message(
+                one.message.role, [ThinkingContent("hm", signature=f"s{at}"), TextContent(one.message.text)]
+            ),
+            one.source,
+        )
+        if at % 2
+        else one
+        for at, one in enumerate(said(*texts))
+    ]
+
+
+def thinks(context: FrameworkContext) -> list[bool]:
+    """For each answer, whether its thinking goes back: then it is the framework's own object."""
+    answers = [one for one in context.messages if one.message.role is ChatRole.ASSISTANT]
+    found = [any(isinstance(part, ThinkingContent) for part in one.message.parts) for one in answers]
+    assert found == [one.source is not None for one in answers]
+    return found
+
+
+@pytest.mark.parametrize("change", ["instructions", "tools"])
+async def test_thinking_is_left_out_for_good_when_our_part_of_the_request_changes(
+    memory: Memory, change: str
+) -> None:
+    history = thought("a", "b", "c", "d", "e", "f", "g")
+    tool = {"name": "look", "description": "", "parameters": {}}
+
+    async def ask(count: int, *, changed: bool) -> list[bool]:
+        instructions = rules("Be short." if changed and change == "instructions" else "Be kind.")
+        tools = [tool] if changed and change == "tools" else []
+        context = await engine.compose(
+            TRIP, history[:count], instructions=instructions, tools=tools, model="claude-opus-5-5"
+        )
+        return thinks(context)
+
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        assert await ask(1, changed=False) == []
+        assert await ask(3, changed=False) == [True]
+        assert await ask(5, changed=True) == [False, False]
+        # Only the thinking that was made since goes back.
+        assert await ask(7, changed=True) == [False, False, True]
+
+
+async def test_after_a_restart_earlier_thinking_is_not_sent_to_a_model_that_checks_it(memory: Memory) -> None:
+    history = thought("a", "b", "c", "d", "e")
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, history[:1], model="claude-opus-5-5")
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        assert thinks(await engine.compose(TRIP, history[:3], model="claude-opus-5-5")) == [False]
+        assert thinks(await engine.compose(TRIP, history, model="claude-opus-5-5")) == [False, True]
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        assert thinks(await engine.compose(TRIP, history, model="claude-opus-5")) == [True, True]

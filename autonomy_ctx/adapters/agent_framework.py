@@ -61,26 +61,29 @@ class ContextProvider(ContextAdapter, framework.ContextProvider):
         # With a session, the framework adds a history; without a session, or if the service keeps it, it does
         # not.
         key = self.engine.key(session, session.session_id if histories else None, remedy=_REMEDY)
-        context.extend_middleware(self.source_id, _ModelCalls(self, key, histories))
+        context.extend_middleware(self.source_id, _ModelCalls(self, key, agent.name or agent.id, histories))
 
 
 class _ModelCalls(framework.ChatMiddleware):
     """Sends our context instead of the history, in each call of one run."""
 
-    def __init__(self, provider: ContextProvider, key: Key, histories: Sequence[str]) -> None:
-        self._engine, self._key, self._histories = provider.engine, key, histories
+    def __init__(self, provider: ContextProvider, key: Key, agent: str, histories: Sequence[str]) -> None:
+        self._engine, self._key, self._agent, self._histories = provider.engine, key, agent, histories
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         others = [one for one in context.messages if self._is_passing(one)]
         said = from_messages(one for one in context.messages if not self._is_passing(one))
         options = dict(context.options or {})
         rules = options.get("instructions") or ""
+        key = await self._engine.agent_key(self._key, said, self._agent)
         made = await self._engine.compose(
-            self._key,
+            key,
             said,
             instructions=[SourcedMessage(Message("system", rules))] if rules else [],
             tools=[_tool(one) for one in options.get("tools") or () if hasattr(one, "parameters")],
             model=options.get("model"),
+            may_begin_anew=key != self._key,
+            may_continue=key == self._key,
         )
         context.messages = to_messages(insert_before_question(made.messages, from_messages(others)))
         if made.instructions_text != rules:
@@ -89,7 +92,7 @@ class _ModelCalls(framework.ChatMiddleware):
         async def store(response: ChatResponse) -> None:
             replies = [one.message for one in from_messages(response.messages)]
             usage = _usage(response.usage_details)
-            await self._engine.store_reply(self._key, made, *replies, usage=usage)
+            await self._engine.store_reply(key, made, *replies, usage=usage)
 
         if context.stream:
             context.stream_result_hooks.append(store)

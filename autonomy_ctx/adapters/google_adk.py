@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise missing_framework(error, "google-adk") from None
 
-# The prefix that ADK puts before a message of another agent.
+# How the first part of a message begins in which ADK quotes another agent.
 _OTHER_AGENT = "For context:"
 
 
@@ -32,7 +32,8 @@ class ContextPlugin(ContextAdapter, BasePlugin):
 
     `scope` is a name, or a function that takes the callback's context, such as `lambda context:
     context.user_id`. The conversation is the id of the session. An agent below the root has the conversation
-    `session/agent`, because it sees another history. Agents with `include_contents="none"` are not changed.
+    `session/agent`, because it sees another history; one that runs as a tool in the session has
+    `session/agent/call`. Agents with `include_contents="none"` are not changed.
     """
 
     def __init__(self, *, scope: Scope, name: str = "autonomy_ctx", **options: Unpack[EngineOptions]) -> None:
@@ -50,10 +51,12 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         includes = getattr(self._agents.get(callback_context.agent_name), "include_contents", "default")
         if includes != "default" or llm_request.previous_interaction_id:
             return
-        key = self._key(callback_context)
-        known = {
-            _identity(part) for event in callback_context.session.events for part in parts_of(event.content)
-        }
+        key, events = self._key(callback_context), callback_context.session.events
+        given = [event.content for event in events]
+        if callback_context.isolation_scope is not None:
+            # An agent that runs as a tool gets its task, which is no event, as its first content.
+            given += llm_request.contents[:1]
+        known = {_identity(part) for content in given for part in parts_of(content)}
         passing = [one for one in llm_request.contents if _is_passing(one, known)]
         said = from_contents([one for one in llm_request.contents if not _is_passing(one, known)])
         rules = str(llm_request.config.system_instruction or "")
@@ -63,6 +66,8 @@ class ContextPlugin(ContextAdapter, BasePlugin):
             instructions=[SourcedMessage(Message("system", rules))] if rules else [],
             tools=_tools(llm_request),
             model=llm_request.model,
+            # A session that was lost begins with this run.
+            may_continue=all(one.invocation_id == callback_context.invocation_id for one in events),
         )
         self._contexts[key] = made
         if made.instructions_text != rules:
@@ -85,6 +90,8 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         agent, conversation = self._agents.get(context.agent_name), context.session.id
         if agent is not None and agent.root_agent is not agent:
             conversation = f"{conversation}/{agent.name}"
+        if context.isolation_scope is not None:
+            conversation = f"{conversation}/{context.isolation_scope}"
         return self.engine.key(context, conversation, remedy="give run_async a `session_id`")
 
 
@@ -93,7 +100,8 @@ def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
     parts = parts_of(content)
     if content.role != "user" or any(part.function_response for part in parts):
         return False
-    return bool(parts) and parts[0].text != _OTHER_AGENT and not any(_identity(one) in known for one in parts)
+    is_quotation = bool(parts) and (parts[0].text or "").startswith(_OTHER_AGENT)
+    return bool(parts) and not is_quotation and not any(_identity(one) in known for one in parts)
 
 
 def _identity(part: types.Part) -> str | int:

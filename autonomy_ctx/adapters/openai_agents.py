@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import takewhile
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.adapters.openai_items import (
+    from_message,
+    model_input,
+    read_rules,
+    shared_length,
+    to_messages,
+    with_items,
+)
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
-from autonomy_ctx.items.formats.openai_responses import is_plain_item, read_input, responses_items
-from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.template.composed import visible_fields
 
 try:
-    from agents import FunctionTool, RunContextWrapper  # type: ignore[attr-defined]
+    from agents import FunctionTool, Handoff, RunContextWrapper  # type: ignore[attr-defined]
     from agents.memory import SessionABC, SessionSettings
     from agents.run import CallModelData, ModelInputData
 except ImportError as error:
@@ -31,15 +34,13 @@ except ImportError as error:
 
 logger = logging.getLogger("autonomy_ctx.adapters")
 
-# The key under which a stored message keeps the SDK's original items, if a conversion would lose something.
-ITEMS = "openai_agents_items"
-
 
 class ContextInputFilter(ContextAdapter):
     """Pass it to `RunConfig(call_model_input_filter=...)`. The SDK keeps the history, in any session.
 
     `scope` and `conversation` are names, or functions that take the `CallModelData`, whose `context` is that
-    of the run. Other arguments: see `ContextEngine`.
+    of the run. An agent that runs as a tool has the conversation `conversation/agent`. Other arguments: see
+    `ContextEngine`.
     """
 
     def __init__(
@@ -52,24 +53,32 @@ class ContextInputFilter(ContextAdapter):
         """The input of one model call."""
         found = self._conversation(data) if callable(self._conversation) else self._conversation
         key = self.engine.key(data, found, remedy="give the filter a `conversation` that finds one")
+        said = to_messages(data.model_data.input)
+        own = await self.engine.agent_key(key, said, data.agent.name)
         context = await self.engine.compose(
-            key, to_messages(data.model_data.input), instructions=_rules(data), tools=_tool_specs(data)
+            own,
+            said,
+            instructions=read_rules(data),
+            tools=_tool_specs(data),
+            may_begin_anew=own != key,
+            may_continue=own == key,
         )
-        return _model_input(context)
+        return model_input(context)
 
 
 class ContextSession(SessionABC, ContextAdapter):
     """Pass it to `Runner.run(session=...)`, and optionally its `input_filter` to the `RunConfig`.
 
     `scope` is a name, or a function that takes an object whose `context` is that of the run. The conversation
-    is the `session_id`. Other arguments: see `ContextEngine`. One object serves one run at a time; `share`
-    makes more of them.
+    is the `session_id`; that of an agent that runs as a tool is `session_id/agent`. Other arguments: see
+    `ContextEngine`. One object serves one run at a time; `share` makes more of them.
     """
 
     session_settings: SessionSettings | None = None
-    # The state of a run: the number of items at its start, what it has stored since, how many of these the
-    # run added itself, and its first context, until one of its calls is recorded.
+    # The state of a run: its agent, the number of items at its start, what it has stored since, how many of
+    # these the run added itself, and its first context, until one of its calls is recorded.
     _wrapper: RunContextWrapper[Any] | None
+    _agent: Any
     _given: int
     _run: list[Message]
     _added: int
@@ -101,8 +110,8 @@ class ContextSession(SessionABC, ContextAdapter):
 
     async def add_items(self, items: list[Any], *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         """Store the items of a run, except those that its filter has already stored."""
-        said = [_with_items(one) for one in to_messages(items)]
-        new = said[_shared_length(said, self._run[self._added :]) :]
+        said = [with_items(one) for one in to_messages(items)]
+        new = said[shared_length(said, self._run[self._added :]) :]
         self._run += await self.engine.append(self._key(wrapper), new)
         self._added += len(said)
         if self._unrecorded is not None and any(one.role is ChatRole.ASSISTANT for one in said):
@@ -120,7 +129,7 @@ class ContextSession(SessionABC, ContextAdapter):
         conversation = await self.engine.current_conversation(key.conversation, scope=key.scope)
         await self.memory.delete_message(key.scope, conversation, newest[-1].id)
         self._run, self._added = self._run[:-1], min(self._added, max(len(self._run) - 1, 0))
-        await self.engine.append(key, [_with_items(one) for one in to_messages(rest)])
+        await self.engine.append(key, [with_items(one) for one in to_messages(rest)])
         return popped
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
@@ -131,58 +140,41 @@ class ContextSession(SessionABC, ContextAdapter):
 
     async def input_filter(self, data: CallModelData) -> ModelInputData:
         """The input of one model call of a run with this session; pass it to `RunConfig`."""
-        new = [_with_items(one) for one in to_messages(data.model_data.input[self._given :])]
-        if _shared_length(new, self._run) < len(self._run):
+        if self._agent not in (None, data.agent) and data.agent.name not in _successors(self._agent):
+            return await self._filter_inner(data)
+        new = [with_items(one) for one in to_messages(data.model_data.input[self._given :])]
+        if shared_length(new, self._run) < len(self._run):
             logger.warning("session %r: the run's input was edited, so it is sent unchanged", self.session_id)
             return data.model_data
-        key, self._unrecorded = self._key(data), None
+        key, self._unrecorded, self._agent = self._key(data), None, data.agent
         self._run += await self.engine.append(key, new[len(self._run) :])
-        context = await self.engine.compose_stored(key, instructions=_rules(data), tools=_tool_specs(data))
-        return _model_input(context)
+        context = await self.engine.compose_stored(
+            key, instructions=read_rules(data), tools=_tool_specs(data)
+        )
+        return model_input(context)
+
+    async def _filter_inner(self, data: CallModelData) -> ModelInputData:
+        """The input of an agent that runs as a tool, and has the filter but not the session of the run."""
+        context = await self.engine.compose(
+            self.engine.inner_key(self._key(data), data.agent.name),
+            to_messages(data.model_data.input),
+            instructions=read_rules(data),
+            tools=_tool_specs(data),
+            may_begin_anew=True,
+        )
+        return model_input(context)
 
     def _forget_run(self) -> None:
-        self._wrapper, self._given, self._run, self._added, self._unrecorded = None, 0, [], 0, None
+        self._wrapper, self._agent, self._given, self._run, self._added = None, None, 0, [], 0
+        self._unrecorded = None
 
     def _key(self, call: Any) -> Key:
         return self.engine.key(call, self.session_id, remedy="give the session a `session_id`")
 
 
-def to_messages(items: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
-    """Input items as messages, with the items of each."""
-    return [SourcedMessage(one.message, one.items) for one in read_input(items)]
-
-
-def from_message(shown: SourcedMessage) -> list[Any]:
-    """The input items for a message: the SDK's originals, or new ones if ours was changed or added."""
-    if shown.source is not None:
-        return list(shown.source)
-    own = thaw(shown.message.extra.get(ITEMS))
-    if own and _shared_length([one.message for one in to_messages(own)], [shown.message]):
-        return list(own)
-    return responses_items(shown.message)
-
-
-def _with_items(one: SourcedMessage) -> Message:
-    """A message to store, with the SDK's own items if a conversion would lose something."""
-    if all(map(is_plain_item, one.source)):
-        return one.message
-    return replace(one.message, extra={ITEMS: list(map(dict, one.source))})
-
-
-def _shared_length(said: Sequence[Message], known: Sequence[Message]) -> int:
-    """The length of the common prefix of two lists of messages."""
-    pairs = zip(said, known, strict=False)
-    return len(list(takewhile(lambda pair: visible_fields(pair[0]) == visible_fields(pair[1]), pairs)))
-
-
-def _rules(data: CallModelData) -> list[SourcedMessage]:
-    text = data.model_data.instructions
-    return [SourcedMessage(Message("system", text), text)] if text else []
-
-
-def _model_input(context: FrameworkContext) -> ModelInputData:
-    items = [item for one in context.messages for item in from_message(one)]
-    return ModelInputData(input=items, instructions=context.instructions_text or None)
+def _successors(agent: Any) -> set[str]:
+    """The names of the agents that an agent may hand over to."""
+    return {one.agent_name if isinstance(one, Handoff) else one.name for one in agent.handoffs}
 
 
 def _tool_specs(data: CallModelData) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ it. `process_history` is a history processor, which replaces the history by the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -22,8 +22,8 @@ from autonomy_ctx.adapters.pydantic_messages import (
     to_messages,
 )
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
-from autonomy_ctx.engine.framework_context import FrameworkContext
+from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.store import Key
 
@@ -58,13 +58,15 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
             return request_context
         parameters = request_context.model_request_parameters
         rules = read_instructions([*(parameters.instruction_parts or ()), *leading_parts(history)])
-        key = self._key(ctx)
+        said = to_messages(history)
+        key, allowed = await self._find_key(ctx, history, said)
         context = await self.engine.compose(
             key,
-            to_messages(history),
+            said,
             instructions=rules,
             tools=_tool_specs(parameters),
             model=request_context.model.model_name,
+            **allowed,
         )
         self._sent[ctx.run_id] = key, context
         added = [m.InstructionPart(one.message.text) for one in context.instructions if one.source is None]
@@ -94,11 +96,16 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         """A history processor for `ProcessHistory`; our log is then the history."""
         marks = [(one.metadata or {}).get(MARK) for one in messages]
         start = max((index + 1 for index, mark in enumerate(marks) if mark), default=0)
+        said = to_messages(messages[start:])
+        key, allowed = (
+            (self._key(ctx), HistoryRules()) if start else await self._find_key(ctx, messages, said)
+        )
         context = await self.engine.compose(
-            self._key(ctx),
-            to_messages(messages[start:]),
+            key,
+            said,
             instructions=read_instructions([messages[-1], *leading_parts(messages)]),
             after=str(marks[start - 1]) if start else "",
+            **allowed,
         )
         shown = from_messages(context)
         added = [one.message.text for one in context.instructions if one.source is None]
@@ -107,6 +114,18 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
             shown.insert(0, m.ModelRequest(parts=parts))
         mark = {**(shown[-1].metadata or {}), MARK: context.history[-1].stored_id}
         return [*shown[:-1], replace(shown[-1], metadata=mark)]
+
+    async def _find_key(
+        self, ctx: RunContext[Any], history: Sequence[Any], said: Sequence[SourcedMessage]
+    ) -> tuple[Key, HistoryRules]:
+        """The conversation of a request, and what a history may do there that is not the stored one."""
+        key = self._key(ctx)
+        agent = (ctx.agent and ctx.agent.name) or "agent"
+        found = await self.engine.agent_key(key, said, agent)
+        if found != key:
+            return found, HistoryRules(may_begin_anew=True)
+        # The run was given no history.
+        return key, HistoryRules(may_continue=all(one.run_id == ctx.run_id for one in history))
 
     def _key(self, ctx: RunContext[Any]) -> Key:
         return self.engine.key(ctx, ctx.conversation_id, remedy="run the agent with a `conversation_id`")

@@ -83,6 +83,8 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
             instructions=[SourcedMessage(Message("system", text))] if text else [],
             tools=[_tool(spec) for spec in context.tool_specs],
             model=context.model.get_config().get("model_id"),
+            # After each run as a tool, Strands takes the messages back.
+            may_begin_anew=True,
         )
         try:
             made = await compose(max_tokens=self._max_tokens)
@@ -107,7 +109,8 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
 
     async def _store_answer(self, event: AfterInvocationEvent) -> None:
         history = from_strands(event.agent.messages)
-        await self.engine.run(self.engine.store_history, self._key(event.agent), history)
+        key = self._key(event.agent)
+        await self.engine.run(self.engine.store_history, key, history, may_begin_anew=True)
 
     def _key(self, agent: Any) -> Key:
         manager = getattr(agent, "_session_manager", None)

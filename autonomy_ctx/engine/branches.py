@@ -24,6 +24,8 @@ from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.composed import visible_fields
 
 BRANCH_RECORD = "branch"
+START_RECORD = "history_start"
+_ANSWERS = (ChatRole.ASSISTANT, ChatRole.TOOL)
 # How many messages are read at a time to find where a history left the log.
 LOOKBACK = 64
 # How many conversations a process remembers.
@@ -34,12 +36,15 @@ class Branches:
     """The conversations of a memory that frameworks' histories are in.
 
     A framework names a conversation. When it goes on from an earlier message, that is a fork in memory,
-    and its name stands for the fork from then on.
+    and its name stands for the fork from then on. When it has lost its history and goes on with a new
+    message alone, its history begins in the middle of the log from then on.
     """
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self._current: ConversationCache[Key, Key] = ConversationCache(CACHED_CONVERSATIONS)
+        # The stored message after which the framework's history begins; "" if it has all of the log.
+        self._starts: ConversationCache[Key, str] = ConversationCache(CACHED_CONVERSATIONS)
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
 
     def lock(self, key: Key) -> anyio.Lock:
@@ -59,37 +64,102 @@ class Branches:
         return known
 
     async def store_history(
-        self, key: Key, said: Sequence[SourcedMessage], after: str = "", *, may_begin_anew: bool = False
-    ) -> Key:
-        """Append the messages that the log does not have; the branch that they are in.
+        self,
+        key: Key,
+        history: Sequence[SourcedMessage],
+        after: str = "",
+        *,
+        may_begin_anew: bool = False,
+        may_continue: bool = False,
+    ) -> tuple[Key, list[SourcedMessage]]:
+        """Append the messages that the log does not have; the branch that they are in, and all under ids.
 
         A history that shares nothing with what was answered raises `HistoryMismatch`. If it
-        `may_begin_anew`, it goes into a branch of its own.
+        `may_begin_anew`, it goes into a branch of its own. If it `may_continue` and has no answer, it is
+        all that a framework without its history has: it goes on after the newest stored message.
         """
-        indexes = {one.stored_id: index for index, one in enumerate(said)}
-        if after:
-            indexes[after] = -1
         before = await self.current(key)
-        branch, start = await self._find_branch(key, before, indexes, may_begin_anew)
+        starts = [after] if after else await self._read_starts(key)
+        if may_continue and not any(one.message.role in _ANSWERS for one in history):
+            end = await self._find_end(before, history, starts)
+            if end:
+                after, starts = end, [end]
+                self._starts[key] = end
+                await self.memory.store.put_records(key, START_RECORD, [("current", end)], keep=1)
+        said, indexes, found = await self._locate(key, before, history, starts, after)
+        if found is None and not after and key in self._starts:
+            # Another process may have gone on without a history.
+            del self._starts[key]
+            starts = await self._read_starts(key)
+            said, indexes, found = await self._locate(key, before, history, starts, after)
+        branch, first = found or await self._begin_anew(key, indexes, may_begin_anew)
         if branch != before:
             self._current[key] = branch
             await self.memory.store.put_records(
                 key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
             )
         new: list[Message] = []
-        async for some in Chunks(said[start:]):
+        async for some in Chunks(said[first:]):
             new += [to_store(one) for one in some]
         if new:
             await self.memory.append(branch.scope, branch.conversation, *new)
-        return branch
+        return branch, said
 
-    async def _find_branch(
-        self, key: Key, hint: Key, indexes: Mapping[str, int], may_begin_anew: bool
-    ) -> tuple[Key, int]:
+    async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
+        """Whether a history may be in a conversation: it has some of the newest messages, or all are new."""
+        branch = await self.current(key)
+        newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
+        known = {entry.message.id for entry in newest.entries}
+        starts = await self._read_starts(key)
+        return not known or any(
+            one.stored_id in known for start in starts for one in identify(history, start)
+        )
+
+    async def _read_starts(self, key: Key) -> list[str]:
+        """After which stored messages the framework's history may begin."""
+        start = self._starts.get(key)
+        if start is None:
+            records = await self.memory.store.read_records(key, START_RECORD, limit=1)
+            start = self._starts[key] = records[-1].body if records else ""
+        if start and (await self.memory.head(key.scope, key.conversation)).count:
+            return [start, ""]
+        return [""]
+
+    async def _find_end(self, branch: Key, history: Sequence[SourcedMessage], starts: Sequence[str]) -> str:
+        """The stored message after which a history without an answer goes on; "" if not at the end.
+
+        The same message again, before there was an answer, is another attempt at the same turn.
+        """
+        window = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
+        entries = window.entries[::-1]
+        first = {_first_id(history, start) for start in starts}
+        if len(entries) > 1 and entries[0].message.id == _first_id(history, entries[1].message.id):
+            return entries[1].message.id
+        has_ended = False
+        for entry in entries:
+            if entry.message.id in first:
+                return entries[0].message.id if has_ended else ""
+            has_ended = has_ended or _is_answer(entry.message) or entry.message.role is ChatRole.USER
+        return entries[0].message.id if entries else ""
+
+    async def _locate(
+        self, key: Key, hint: Key, history: Sequence[SourcedMessage], starts: Sequence[str], after: str
+    ) -> tuple[list[SourcedMessage], dict[str, int], tuple[Key, int] | None]:
+        """The messages under ids, their indexes, and where they go on in memory; None if nowhere."""
+        for start in starts:
+            said = identify(history, start)
+            indexes = {one.stored_id: index for index, one in enumerate(said)}
+            if after:
+                indexes[after] = -1
+            found = await self._find_branch(key, hint, indexes)
+            if found is not None:
+                break
+        return said, indexes, found
+
+    async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
         """The log that a history continues, and the index of its first message that is not in it.
 
-        A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
-        What was stored stays; the history goes on in a fork, named after the last message they share.
+        None if they share nothing.
         """
         for branch in dict.fromkeys((hint, key)):
             newest = await self.memory.read(branch.scope, branch.conversation, limit=1)
@@ -97,27 +167,45 @@ class Branches:
                 return branch, 0
             if newest.entries and newest.entries[-1].message.id in indexes:
                 return branch, indexes[newest.entries[-1].message.id] + 1
-        branch = key
+        # A part of a history, without its beginning, may be in the newest branch alone.
+        for branch in dict.fromkeys((key, hint)):
+            found = await self._follow_forks(branch, indexes)
+            if found is not None:
+                return found
+        return None
+
+    async def _follow_forks(self, branch: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
+        """The same among a log and its forks.
+
+        A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
+        What was stored stays; the history goes on in a fork, named after the last message they share.
+        """
         while True:
             shared = await self._last_shared(branch, indexes)
-            if shared is None and branch == key and hint != key:
-                # A part of a history, without its beginning, may be in the newest branch alone.
-                branch = hint
-            elif shared is None:
-                branch = key if branch == hint else branch
-                newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
-                if not newest.entries:
-                    return branch, 0
-                if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):
-                    raise HistoryMismatch(conversation=key.conversation, messages=len(indexes))
-                # Perhaps no stored message was answered, and the framework has started again after a failure.
-                branch, hint = _branch_key(branch, next(iter(indexes), "")), key
-            elif shared.is_newest:
+            if shared is None:
+                return None
+            if shared.is_newest:
                 return branch, indexes[shared.message_id] + 1
-            else:
-                fork = _branch_key(branch, shared.message_id)
-                await self._make_fork(branch, shared.position, fork)
-                branch = fork
+            fork = _branch_key(branch, shared.message_id)
+            await self._make_fork(branch, shared.position, fork)
+            branch = fork
+
+    async def _begin_anew(
+        self, key: Key, indexes: Mapping[str, int], may_begin_anew: bool
+    ) -> tuple[Key, int]:
+        """Where a history goes that shares nothing with the log."""
+        newest = await self.memory.read(key.scope, key.conversation, limit=LOOKBACK)
+        # Perhaps no stored message was answered, and the framework has started again after a failure.
+        if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):
+            raise HistoryMismatch(conversation=key.conversation, messages=len(indexes))
+        branch = key
+        while True:
+            branch = _branch_key(branch, next(iter(indexes), ""))
+            if not (await self.memory.head(branch.scope, branch.conversation)).count:
+                return branch, 0
+            found = await self._follow_forks(branch, indexes)
+            if found is not None:
+                return found
 
     async def _last_shared(self, branch: Key, indexes: Mapping[str, int]) -> _SharedMessage | None:
         """The newest message of a log that a history has, too."""
@@ -177,8 +265,17 @@ class _SharedMessage:
 
 
 def _branch_key(key: Key, message_id: str) -> Key:
-    """Where a history goes on that leaves a log after a message."""
-    return key._replace(conversation=f"{key.conversation}~{message_id[:8]}")
+    """Where a history goes on that leaves a log after a message; numbered if others left it there, too."""
+    name, left_at = key.conversation, message_id[:8]
+    parent, _, mark = name.rpartition("~")
+    known, _, number = mark.partition(".")
+    if parent and known == left_at:
+        return key._replace(conversation=f"{parent}~{left_at}.{int(number or 1) + 1}")
+    return key._replace(conversation=f"{name}~{left_at}")
+
+
+def _first_id(history: Sequence[SourcedMessage], start: str) -> str:
+    return identify(history[:1], start)[0].stored_id if history else ""
 
 
 def _is_answer(message: Message) -> bool:

@@ -28,7 +28,12 @@ from autonomy_ctx.agents.explain import (
 )
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, identify, to_store
-from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, framework_context
+from autonomy_ctx.engine.framework_context import (
+    FrameworkContext,
+    PreservedThinking,
+    SourcedMessage,
+    framework_context,
+)
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import ChatRole, Message, now
@@ -85,6 +90,13 @@ class EngineOptions(TypedDict, total=False):
     clock: Callable[[], datetime]
 
 
+class HistoryRules(TypedDict, total=False):
+    """What a history may do that is not the stored one; see `ContextEngine.compose`."""
+
+    may_begin_anew: bool
+    may_continue: bool
+
+
 class ContextEngine(AsyncResource):
     """Stores the messages of a framework's agent, and composes the contexts of its model.
 
@@ -112,7 +124,7 @@ class ContextEngine(AsyncResource):
             raise InvalidKey("scope", "must be a name, or a function that takes a call and returns a name")
         if isinstance(scope, str):
             check_name("scope", scope)
-        self._scope, self._clock = scope, clock
+        self._scope, self.clock = scope, clock
         self._owns_memory = not isinstance(memory, Memory)
         memory = memory if isinstance(memory, Memory) else Memory(memory, clock=clock)
         self.memory = memory.for_agent(agent) if agent else memory
@@ -132,6 +144,8 @@ class ContextEngine(AsyncResource):
             import httpx  # noqa: F401
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
         self._branches = Branches(self.memory)
+        # By conversation as the framework names it: the agent that it was with last.
+        self._agents: ConversationCache[Key, str] = ConversationCache(CACHED_CONVERSATIONS)
         # By conversation as the framework names it: the steps of its turn.
         self._turns: ConversationCache[Key, _TurnContexts] = ConversationCache(CACHED_CONVERSATIONS)
         self._portal_lock = threading.Lock()
@@ -154,6 +168,24 @@ class ContextEngine(AsyncResource):
         """
         return (await self._branches.current(self._named_key(conversation, scope))).conversation
 
+    def inner_key(self, key: Key, agent: str) -> Key:
+        """The conversation of an agent's runs inside the runs of another agent, such as in a tool."""
+        return make_key(key.agent, key.scope, f"{key.conversation}/{agent}")
+
+    async def agent_key(self, key: Key, history: Sequence[SourcedMessage], agent: str) -> Key:
+        """The conversation of an agent's call, for a framework that does not tell an inner run.
+
+        An agent that takes over has the history of the agent before it. An inner run has none of it.
+        """
+        if self._agents.get(key, agent) != agent and not await self.shares(key, history):
+            return self.inner_key(key, agent)
+        self._agents[key] = agent
+        return key
+
+    async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
+        """Whether a history has some of a conversation's newest messages, or the conversation is new."""
+        return await self._branches.shares(key, history)
+
     # -- calls of a model -----------------------------------------------------------------------
 
     async def compose(
@@ -168,18 +200,21 @@ class ContextEngine(AsyncResource):
         after: str = "",
         model: str | None = None,
         may_begin_anew: bool = False,
+        may_continue: bool = False,
         record: bool = True,
     ) -> FrameworkContext:
         """Store the new messages of a framework's whole history, and compose the context of its next call.
 
         `max_tokens` is the budget of this call, instead of the template's. With `after`, the history is only
         the part after the stored message with this id. `model` is the name of the model. A history that has
-        nothing in common with the stored one raises `HistoryMismatch`, unless `may_begin_anew` is true.
-        Without `record`, the context is not recorded for `explain` until you call `record`.
+        nothing in common with the stored one raises `HistoryMismatch`, unless `may_begin_anew` is true. With
+        `may_continue`, a history of new messages alone goes on after the newest stored one: the framework has
+        lost the rest. Without `record`, the context is not recorded for `explain` until you call `record`.
         """
-        said = identify(history, after)
         async with self._branches.lock(key):
-            branch = await self._branches.store_history(key, said, after, may_begin_anew=may_begin_anew)
+            branch, said = await self._branches.store_history(
+                key, history, after, may_begin_anew=may_begin_anew, may_continue=may_continue
+            )
         context = await self._compose(
             key,
             branch,
@@ -252,15 +287,19 @@ class ContextEngine(AsyncResource):
         answers = [one if isinstance(one, SourcedMessage) else SourcedMessage(one) for one in replies]
         said = identify(answers, before)
         async with self._branches.lock(key):
-            branch = await self._branches.store_history(key, [*context.history, *said])
+            branch, _ = await self._branches.store_history(
+                key, [*context.history, *said], may_begin_anew=True
+            )
         if usage is not None:
             await self._record_usage(key, context, usage)
         return branch
 
-    async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
+    async def store_history(
+        self, key: Key, history: Sequence[SourcedMessage], *, may_begin_anew: bool = False
+    ) -> None:
         """Store the new messages of a framework's whole history, without composing a context."""
         async with self._branches.lock(key):
-            await self._branches.store_history(key, identify(history))
+            await self._branches.store_history(key, history, may_begin_anew=may_begin_anew)
 
     async def append(self, key: Key, messages: Sequence[Message]) -> list[Message]:
         """Store messages at the end of the log, and return them as they were stored."""
@@ -391,9 +430,12 @@ class ContextEngine(AsyncResource):
                 position=head.last_user,
                 sections=[section.name for section in composed.sections if section.messages],
             )
+        thinking_after = turn.thinking.note_request(
+            composed, tools, previous=turn.previous, head=head, model=model
+        )
         if record:
             await self._record(turn, composed, head.generation, model)
-        made = framework_context(composed, said)
+        made = framework_context(composed, said, thinking_after=thinking_after)
         return replace(made, tools=tools, turn_position=head.last_user, generation=head.generation)
 
     async def _record(
@@ -435,6 +477,8 @@ class ContextEngine(AsyncResource):
         message = found.entries[0].message if found.entries else None
         previous = None if known is None else known.previous
         made = _TurnContexts(branch, position, message, "start" if message is None else message.id, previous)
+        if known is not None:
+            made.thinking = known.thinking
         self._turns[key] = made
         return made
 
@@ -457,6 +501,7 @@ class _TurnContexts:
     ) -> None:
         self.branch, self.position, self.message, self.name = branch, position, message, name
         self.previous = previous
+        self.thinking = PreservedThinking()
         self.steps: list[Step] = []
         self.generation = 0
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
+from autonomy_ctx.items.formats.thinking import binds_thinking, without_thinking
 from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent
+from autonomy_ctx.memory.store import Head
 from autonomy_ctx.template.composed import ComposedContext, visible_fields
 
 
@@ -38,6 +42,8 @@ class FrameworkContext:
     # The position of the user's message that it answers, and the past that it was made from.
     turn_position: int = 0
     generation: int = 0
+    # The ids of messages whose thinking must not be sent, also where only the framework knows of it.
+    without_thinking: frozenset[str] = frozenset()
 
     @property
     def instructions_text(self) -> str:
@@ -52,13 +58,24 @@ def plain_content(parts: Sequence[Part]) -> str | tuple[Part, ...]:
     return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else tuple(parts)
 
 
-def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage]) -> FrameworkContext:
-    """A composed context, with what the framework has for each message that is shown as it was."""
+def framework_context(
+    composed: ComposedContext, said: Sequence[SourcedMessage], *, thinking_after: int = 0
+) -> FrameworkContext:
+    """A composed context, with what the framework has for each message that is shown as it was.
+
+    Messages up to the position `thinking_after` are shown without their thinking.
+    """
+    positions = composed.positions() if thinking_after else ()
+    shown_at = zip(composed.messages, positions, strict=True) if positions else ()
+    stale = frozenset(one.id for one, position in shown_at if position is None or position <= thinking_after)
     known = {one.stored_id or one.message.id: one for one in said}
     instructions: list[SourcedMessage] = []
     messages: list[SourcedMessage] = []
     for message in repair_messages(composed.messages).messages:
         own = known.get(message.id)
+        if message.id in stale:
+            # Compared below: without its thinking, it is not what the framework has.
+            message = without_thinking(message)
         is_same = own is not None and visible_fields(own.message) == visible_fields(message)
         shown = SourcedMessage(message, own.source if own is not None and is_same else None)
         # In the middle of a history, a rule stays where the framework had it.
@@ -67,7 +84,43 @@ def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage])
     if messages and messages[0].message.role is ChatRole.ASSISTANT:
         # What came before was cut, and most providers want a user's message first.
         messages.insert(0, SourcedMessage(Message("user", OPENING_TEXT)))
-    return FrameworkContext(composed=composed, instructions=instructions, messages=messages)
+    return FrameworkContext(
+        composed=composed, instructions=instructions, messages=messages, without_thinking=stale
+    )
+
+
+class PreservedThinking:
+    """From which position on the thinking of a conversation goes back to a model that binds it to its prefix.
+
+    The final request is the framework's. So thinking is left out whenever our part of it changed, and stays
+    out. This is known only while the process runs: after a restart, earlier thinking is left out.
+    """
+
+    def __init__(self) -> None:
+        self._after = 0
+        self._tools = ""
+
+    def note_request(
+        self,
+        composed: ComposedContext,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        previous: ComposedContext | None,
+        head: Head,
+        model: str | None,
+    ) -> int:
+        """The position up to which thinking is left out of a request that follows the `previous` one."""
+        is_bound = binds_thinking(model or "")
+        if is_bound is False:
+            return 0
+        offered = sha256(json.dumps(tools, sort_keys=True, default=str).encode()).hexdigest()
+        is_same, self._tools = offered == self._tools, offered
+        if previous is None:
+            # In a tool loop, models that do not bind thinking may need it.
+            self._after = head.position if is_bound else head.last_user
+        elif not is_same or composed.shared is None or composed.shared.messages < len(previous):
+            self._after = head.position
+        return self._after
 
 
 def insert_before_question(

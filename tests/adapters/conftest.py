@@ -11,7 +11,7 @@ from adapters.recorded_conversation import SUMMARY, answer
 from models.provider_server import ProviderServer, providing
 from models.provider_words import Say
 
-pytest.register_assert_rewrite("adapters.contract")
+pytest.register_assert_rewrite("adapters.contract", "adapters.several_agents")
 
 # What frameworks would tell their makers, and look up at theirs.
 os.environ["ADK_DISABLE_TELEMETRY"] = "1"

@@ -82,6 +82,8 @@ class AdapterContract:
     """What every adapter does."""
 
     framework: ClassVar[type[Framework]]
+    # Whether the adapter is told an answer at once, not with the next call only.
+    hears_answers: ClassVar[bool] = True
 
     def options(self, memory_url: str, summary: Any = None) -> dict[str, Any]:
         return {"scope": SCOPE, "memory": memory_url, "context_summary": summary}
@@ -207,3 +209,30 @@ class AdapterContract:
             "assistant",
         ]
         assert len(stored) in (6, 7), "nothing is stored twice"
+
+    async def test_a_framework_that_lost_its_history_goes_on_from_the_log(
+        self, server: ProviderServer, memory_url: str
+    ) -> None:
+        """It passes the new message alone, which may be one that it had passed before."""
+        texts = ["Yes", "Yes", "No", "Yes"]
+        for text in texts:
+            agent = self.make(server, memory_url)
+            try:
+                assert await agent.send(CONVERSATION, text) == noted(text)
+            finally:
+                await agent.close()
+        agent = self.make(server, memory_url)
+        try:
+            # From here on it has a history again, which begins in the middle of the log.
+            for text in (QUESTION, "Yes", "Yes"):
+                assert await agent.send(CONVERSATION, text) == (ANSWER if text == QUESTION else noted(text))
+            assert await agent.adapter.engine.current_conversation(CONVERSATION) == CONVERSATION
+        finally:
+            await agent.close()
+        said = [text for role, text in server.asked().said if role == "user"]
+        # The same message again, after one that was not answered as far as is known, is the same turn.
+        known = [*(texts if self.hears_answers else texts[1:]), QUESTION, "Yes", "Yes"]
+        assert said == known
+        async with Memory(memory_url) as memory:
+            stored = await memory.get_messages_only(SCOPE, CONVERSATION)
+        assert sum(one["role"] == "user" for one in stored) == len(known)

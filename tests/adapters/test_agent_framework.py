@@ -20,6 +20,7 @@ from adapters.recorded_conversation import (
     shown,
     weather,
 )
+from adapters.several_agents import EXPERT, GUIDE, HAND_OVER, SeveralAgentsContract
 from agent_framework import Agent, AgentSession, Content, Message, tool
 from agent_framework.openai import OpenAIChatCompletionClient
 from models.provider_server import ProviderServer
@@ -79,6 +80,41 @@ class MicrosoftAgent:
     async def close(self) -> None:
         await self.adapter.close()
         await self.client.close()
+
+
+class MicrosoftTeam:
+    """Agents of Agent Framework. A handover is a run of the other agent with the session."""
+
+    argument: ClassVar[str] = "task"
+
+    @staticmethod
+    def handover(name: str) -> None:
+        return None
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.adapter = ContextProvider(**options)
+        self.client = AsyncOpenAI(base_url=f"{url}/v1", api_key="k")
+        client = OpenAIChatCompletionClient(model="gpt-4.1", async_client=self.client)
+        self.expert = Agent(
+            client=client, name="expert", instructions=EXPERT, context_providers=[self.adapter]
+        )
+        tools = [] if hands_over else [self.expert.as_tool()]
+        self.guide = Agent(
+            client=client, name="guide", instructions=GUIDE, tools=tools, context_providers=[self.adapter]
+        )
+        self.session = AgentSession(session_id=CONVERSATION)
+
+    async def send(self, text: str) -> str:
+        agent = self.expert if text == HAND_OVER else self.guide
+        return str((await agent.run(text, session=self.session)).text)
+
+    async def close(self) -> None:
+        await self.adapter.close()
+        await self.client.close()
+
+
+class TestTeam(SeveralAgentsContract):
+    team = MicrosoftTeam
 
 
 class TestAgentFramework(AdapterContract):

@@ -22,6 +22,7 @@ from adapters.recorded_conversation import (
     shown,
     weather,
 )
+from adapters.several_agents import ASK, EXPERT, FERRY, GUIDE, TRAM, Script, SeveralAgentsContract
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
@@ -29,9 +30,10 @@ from google.adk.models import Gemini
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool
+from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from models.provider_server import ProviderServer, providing
-from models.provider_words import Call, Google, Say
+from models.provider_words import Asked, Call, Google, Say
 
 from autonomy_ctx.adapters.google_adk import ContextPlugin
 from autonomy_ctx.adapters.google_contents import from_contents, to_contents
@@ -101,6 +103,60 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
 
 
+class AdkTeam:
+    """Agents of ADK: one in an `AgentTool`, or one below the other."""
+
+    argument: ClassVar[str] = "request"
+    mode: ClassVar[Any] = None
+
+    @staticmethod
+    def handover(name: str) -> Call:
+        return Call("", "transfer_to_agent", {"agent_name": name})
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.adapter = ContextPlugin(**options)
+        model = Gemini(model="gemini-3-pro", base_url=url)
+        expert = self.make_expert(model, hands_over)
+        guide = LlmAgent(name="guide", model=model, instruction=GUIDE, **self.place(expert, hands_over))
+        app = App(name=APP, root_agent=guide, plugins=[self.adapter])
+        self.runner = Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True)
+
+    def make_expert(self, model: Gemini, hands_over: bool) -> LlmAgent:
+        mode = None if hands_over else self.mode
+        return LlmAgent(name="expert", description="Knows.", model=model, instruction=EXPERT, mode=mode)
+
+    def place(self, expert: LlmAgent, hands_over: bool) -> dict[str, Any]:
+        return {"sub_agents": [expert]} if hands_over else {"tools": [AgentTool(expert)]}
+
+    async def send(self, text: str) -> str:
+        said: list[str] = []
+        async for event in self.runner.run_async(
+            user_id=SCOPE,
+            session_id=CONVERSATION,
+            new_message=types.Content(role="user", parts=[types.Part(text=text)]),
+        ):
+            said += [part.text for part in event.content.parts if part.text] if event.content else []
+        return said[-1]
+
+    async def close(self) -> None:
+        await self.runner.close()
+
+
+class AdkTeamInOneSession(AdkTeam):
+    """The expert runs as a tool in the session of the guide."""
+
+    mode = "single_turn"
+
+    def place(self, expert: LlmAgent, hands_over: bool) -> dict[str, Any]:
+        return {"sub_agents": [expert]}
+
+
+class AdkTaskTeam(AdkTeamInOneSession):
+    """The expert runs as a tool in the session of the guide, until it says that its task is done."""
+
+    mode = "task"
+
+
 class OlderGemini(Google):
     """A model whose calls have no ids."""
 
@@ -112,6 +168,16 @@ class OlderGemini(Google):
         for part in made["candidates"][0]["content"]["parts"]:
             part.get("functionCall", {}).pop("id", None)
         return made
+
+
+class TestTeam(SeveralAgentsContract):
+    team = AdkTeam
+
+
+class TestTeamInOneSession(SeveralAgentsContract):
+    team = AdkTeamInOneSession
+    # ADK gives such an agent no history, so there is nothing to compose.
+    stores_inner_runs = False
 
 
 class TestGoogleAdk(AdapterContract):
@@ -186,6 +252,60 @@ class TestGoogleAdk(AdapterContract):
         assert server.refused == []
         assert [one.text for one in own if one.role == "user"][-1] == "And now?"
         assert [one.text for one in root] == [INSTRUCTIONS, "Where am I?"]
+
+    async def test_quotations_are_in_their_place_stored_and_shortened(self, memory_url: str) -> None:
+        """With a small budget for each message, as what another agent says may be long."""
+        long = "The path goes north. " * 400
+        script = [
+            Say(calls=[Call("t1", "transfer_to_agent", {"agent_name": "scout"})]),
+            Say(long),
+            Say(calls=[Call("t2", "transfer_to_agent", {"agent_name": "guide"})]),
+            Say("I am the guide."),
+        ]
+        async with providing(*script) as server:
+            agent = AdkAgent(server.url, {**self.options(memory_url), "max_tokens": 1500})
+            scout = LlmAgent(name="scout", description="Finds ways.", model=agent.agent.model)
+            agent.agent.sub_agents = [scout]
+            scout.parent_agent = agent.agent
+            assert await agent.send(CONVERSATION, "Where am I?") == long
+            assert await agent.send(CONVERSATION, "And now?") == "I am the guide."
+            stored = (await agent.adapter.memory.read(SCOPE, CONVERSATION)).entries
+            composed = await agent.adapter.explain(CONVERSATION)
+            await agent.close()
+        assert server.refused == []
+        texts = [entry.message.text for entry in stored]
+        [said] = [at for at, text in enumerate(texts) if "[scout] said:" in text]
+        assert texts.index("Where am I?") < said < texts.index("And now?")
+        assert long.strip() in texts[said]
+        assert texts[said].startswith("For context:")
+        sent = [text for _, text in server.asked().said]
+        assert composed.tokens <= 1500
+        assert sum(text.count("The path goes north.") for text in sent) < 400
+        assert any("[scout]" in text for text in sent[sent.index("And now?") + 1 :])
+
+    async def test_an_agent_with_a_task_has_a_conversation_for_each(self, memory_url: str) -> None:
+        script = Script(AdkTaskTeam)
+
+        def answer(asked: Asked) -> Say:
+            say = script(asked)
+            if not say.text.startswith("Expert:"):
+                return say
+            return Say(calls=[Call(f"done_{script.calls}", "finish_task", {"result": say.text})])
+
+        async with providing(answer) as server:
+            options = {**self.options(memory_url), "context_summary": None}
+            team = AdkTaskTeam(server.url, options, hands_over=False)
+            with anyio.fail_after(60):
+                for question in (FERRY, TRAM):
+                    assert Script.expertise(question) in await team.send(ASK + question)
+            named = [one.key.conversation for one in await team.adapter.memory.conversations(SCOPE)]
+            await team.close()
+        assert server.refused == []
+        assert sorted(named) == [
+            CONVERSATION,
+            f"{CONVERSATION}/expert/call_1",
+            f"{CONVERSATION}/expert/call_2",
+        ]
 
     async def test_an_agent_that_wants_no_history_is_left_alone(
         self, server: ProviderServer, memory_url: str

@@ -8,18 +8,31 @@ from typing import Any, ClassVar
 
 import pytest
 from adapters.contract import AdapterContract
-from adapters.recorded_conversation import ANSWER, INSTRUCTIONS, QUESTION, answer, noted, weather
+from adapters.recorded_conversation import (
+    ANSWER,
+    CONVERSATION,
+    INSTRUCTIONS,
+    QUESTION,
+    answer,
+    noted,
+    weather,
+)
+from adapters.several_agents import ASK, EXPERT, FERRY, GUIDE, TRAM, Script, SeveralAgentsContract
 from anyio.from_thread import start_blocking_portal
 from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 from models.provider_server import ProviderServer, providing
+from models.provider_words import Call
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
-from autonomy_ctx.adapters.langchain import ContextMiddleware, from_message, to_message
+from autonomy_ctx.adapters.langchain import ContextMiddleware
+from autonomy_ctx.adapters.langchain_messages import from_message, to_message
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
@@ -89,6 +102,87 @@ class LangChainAgent:
 
 class TestLangChain(AdapterContract):
     framework = LangChainAgent
+
+
+def in_tool(expert: Any) -> Any:
+    async def ask(question: str) -> str:
+        """Ask the expert."""
+        state = await expert.ainvoke({"messages": [("user", question)]})
+        return str(state["messages"][-1].text)
+
+    return StructuredTool.from_function(coroutine=ask, name="expert")
+
+
+def transfer(name: str) -> Any:
+    def hand_over(runtime: ToolRuntime) -> Command[Any]:
+        """Hand over."""
+        told = ToolMessage("Done.", tool_call_id=runtime.tool_call_id)
+        update = {"messages": [*runtime.state["messages"], told], "active": name}
+        return Command(goto=name, graph=Command.PARENT, update=update)
+
+    return StructuredTool.from_function(hand_over, name=f"transfer_to_{name}", description="Hand over.")
+
+
+class LangChainTeam:
+    """Agents of LangChain: one in a tool of the other, or both in one graph; they share a middleware."""
+
+    argument: ClassVar[str] = "question"
+
+    @staticmethod
+    def handover(name: str) -> Call:
+        return Call("", f"transfer_to_{name}", {})
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.adapter = ContextMiddleware(**options)
+        self.model = ChatOpenAI(model="gpt-4.1", base_url=f"{url}/v1", api_key="k", max_retries=0)
+        self.others = self.more_adapters(options)
+        adapter = self.others[-1] if self.others else self.adapter
+        if not hands_over:
+            expert = create_agent(self.model, system_prompt=EXPERT, middleware=[adapter], name="expert")
+            tools, saver = [in_tool(expert)], InMemorySaver()
+            self.agent: Any = create_agent(
+                self.model, tools, system_prompt=GUIDE, middleware=[self.adapter], checkpointer=saver
+            )
+            return
+
+        class State(MessagesState):
+            active: str
+
+        graph = StateGraph(State)
+        for name, prompt, other in (("guide", GUIDE, "expert"), ("expert", EXPERT, "guide")):
+            tools = [transfer(other)]
+            agent = create_agent(
+                self.model, tools, system_prompt=prompt, middleware=[self.adapter], name=name
+            )
+            graph.add_node(name, agent)
+        graph.add_conditional_edges(START, lambda state: state.get("active") or "guide", ["guide", "expert"])
+        self.agent = graph.compile(InMemorySaver())
+
+    def more_adapters(self, options: dict[str, Any]) -> list[ContextMiddleware]:
+        return []
+
+    async def send(self, text: str) -> str:
+        state = await self.agent.ainvoke({"messages": [("user", text)]}, in_thread(CONVERSATION))
+        return str(state["messages"][-1].text)
+
+    async def close(self) -> None:
+        for one in (*self.others, self.adapter):
+            await one.close()
+
+
+class LangChainTeamWithTwo(LangChainTeam):
+    """The same with a middleware for each agent, on one memory."""
+
+    def more_adapters(self, options: dict[str, Any]) -> list[ContextMiddleware]:
+        return [ContextMiddleware(**options)]
+
+
+class TestTeam(SeveralAgentsContract):
+    team = LangChainTeam
+
+
+class TestTeamWithTwo(SeveralAgentsContract):
+    team = LangChainTeamWithTwo
 
 
 async def test_the_record_of_a_call_has_its_model_and_usage(server: ProviderServer, memory_url: str) -> None:
@@ -164,12 +258,59 @@ async def test_a_history_that_another_middleware_shortened_is_refused(
 ) -> None:
     agent = LangChainAgent(server.url, {"scope": "ana", "memory": memory_url})
     await agent.send("trip", "One")
+    await agent.send("trip", "Two")
+    state = await agent.agent.aget_state(in_thread("trip"))
+    gone = [RemoveMessage(id=message.id) for message in state.values["messages"][:2]]
+    await agent.agent.aupdate_state(in_thread("trip"), {"messages": gone})
+    with pytest.raises(HistoryMismatch):
+        await agent.send("trip", "Three")
+    await agent.close()
+
+
+async def test_a_thread_whose_messages_were_all_removed_goes_on_from_the_log(
+    server: ProviderServer, memory_url: str
+) -> None:
+    agent = LangChainAgent(server.url, {"scope": "ana", "memory": memory_url})
+    await agent.send("trip", "One")
     state = await agent.agent.aget_state(in_thread("trip"))
     gone = [RemoveMessage(id=message.id) for message in state.values["messages"]]
     await agent.agent.aupdate_state(in_thread("trip"), {"messages": gone})
-    with pytest.raises(HistoryMismatch):
-        await agent.send("trip", "Two")
+    await agent.send("trip", "Two")
     await agent.close()
+    assert [text for _, text in server.asked().said] == ["One", noted("One"), "Two"]
+
+
+async def test_a_step_back_to_the_first_message_asks_it_again(
+    server: ProviderServer, memory_url: str
+) -> None:
+    """The framework passes this message alone, but under the id that it had."""
+    agent = LangChainAgent(server.url, {"scope": "ana", "memory": memory_url})
+    await agent.send("trip", "One")
+    asked = [one async for one in agent.agent.aget_state_history(in_thread("trip")) if one.next == ("model",)]
+    await agent.agent.ainvoke(None, asked[0].config)
+    await agent.close()
+    assert [text for _, text in server.asked().said] == ["One"]
+
+
+async def test_a_plain_tool_of_an_async_agent_may_run_another_agent(memory_url: str) -> None:
+    async with providing(Script(LangChainTeam)) as server:
+        team = LangChainTeam(
+            server.url, {"scope": "ana", "memory": memory_url, "context_summary": None}, hands_over=False
+        )
+        expert = create_agent(team.model, system_prompt=EXPERT, middleware=[team.adapter], name="expert")
+
+        def ask(question: str) -> str:
+            """Ask the expert."""
+            return str(expert.invoke({"messages": [("user", question)]})["messages"][-1].text)
+
+        tool = StructuredTool.from_function(ask, name="expert")
+        team.agent = create_agent(
+            team.model, [tool], system_prompt=GUIDE, middleware=[team.adapter], checkpointer=InMemorySaver()
+        )
+        for question in (FERRY, TRAM, FERRY):
+            assert Script.expertise(question) in await team.send(ASK + question)
+        await team.close()
+    assert server.refused == []
 
 
 async def test_a_graph_of_ones_own_sends_what_compose_gives(server: ProviderServer, memory_url: str) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +23,7 @@ import pytest
 import uvicorn
 from adapters.contract import AdapterContract
 from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, SCOPE, answer, weather
+from adapters.several_agents import EXPERT, GUIDE, HAND_OVER, Script, SeveralAgentsContract
 from anyio.from_thread import start_blocking_portal
 from docs.snippets import ROOT, run, snippets
 from litellm.proxy import proxy_server
@@ -105,10 +107,15 @@ class ProxyClient:
 
 
 @pytest.fixture
-async def server(
-    server: ProviderServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ProviderServer]:
+async def server(server: ProviderServer, tmp_path: Path) -> AsyncIterator[ProviderServer]:
     """The provider, with the proxy in front of it."""
+    async with in_front(server, tmp_path) as serving:
+        yield serving
+
+
+@asynccontextmanager
+async def in_front(server: ProviderServer, tmp_path: Path) -> AsyncIterator[ProviderServer]:
+    """A provider with the proxy in front of it."""
     config = {
         "general_settings": {"master_key": "sk-1"},
         "model_list": [
@@ -134,6 +141,47 @@ async def server(
             group.start_soon(running.serve, [listener])
             yield server
             running.should_exit = True
+
+
+class ProxyTeam(ProxyClient):
+    """Agents in a client of the proxy: each run has a session, and a handover is another system message."""
+
+    argument: ClassVar[str] = "question"
+
+    @staticmethod
+    def handover(name: str) -> None:
+        return None
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        super().__init__(url, options)
+        self.messages: list[Any] = []
+        self.runs = 0
+
+    async def send(self, text: str) -> str:  # type: ignore[override]
+        self.messages.append({"role": "user", "content": text})
+        return await self._run(CONVERSATION, EXPERT if text == HAND_OVER else GUIDE, self.messages)
+
+    async def _run(self, session: str, rules: str, messages: list[Any]) -> str:
+        while True:
+            answer = await self._ask(session, [{"role": "system", "content": rules}, *messages], False)
+            messages.append(answer)
+            if not answer.get("tool_calls"):
+                return str(answer["content"])
+            for call in answer["tool_calls"]:
+                self.runs += 1
+                asked = [{"role": "user", "content": json.loads(call["function"]["arguments"])["question"]}]
+                result = await self._run(f"{CONVERSATION}/expert-{self.runs}", EXPERT, asked)
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+class TestTeam(SeveralAgentsContract):
+    team = ProxyTeam
+
+    @pytest.fixture
+    async def answers(self, tmp_path: Path) -> AsyncIterator[ProviderServer]:
+        async with providing(Script(self.team)) as provider, in_front(provider, tmp_path) as serving:
+            yield serving
+        assert provider.refused == []
 
 
 class TestLiteLlm(AdapterContract):
@@ -167,6 +215,12 @@ class TestLiteLlm(AdapterContract):
         composed = await agent.adapter.explain(CONVERSATION, scope="default_user_id")
         await agent.close()
         assert composed.scope == "default_user_id"
+
+    async def test_a_framework_that_lost_its_history_goes_on_from_the_log(
+        self, server: ProviderServer, memory_url: str
+    ) -> None:
+        """It does not: a client may use one session for requests that have nothing to do with each other."""
+        await self.test_a_history_that_shares_nothing_with_the_session_is_refused(server, memory_url)
 
     async def test_a_history_that_shares_nothing_with_the_session_is_refused(
         self, server: ProviderServer, memory_url: str

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
 from adapters import recorded_conversation
 from adapters.contract import AdapterContract
-from adapters.recorded_conversation import INSTRUCTIONS, PNG, QUESTION, shown, weather
-from llama_index.core.agent.workflow import FunctionAgent
+from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, PNG, QUESTION, shown, weather
+from adapters.several_agents import EXPERT, GUIDE, SeveralAgentsContract
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -28,6 +30,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import FunctionTool
 from models.provider_server import ProviderServer
+from models.provider_words import Call
 from openai import AsyncOpenAI
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
@@ -124,6 +127,45 @@ class LlamaIndexAgent:
 
     async def close(self) -> None:
         await self.adapter.close()
+
+
+class LlamaIndexTeam:
+    """Agents of LlamaIndex: one in a tool, with a memory for each run, or both in a workflow with one."""
+
+    argument: ClassVar[str] = "question"
+
+    @staticmethod
+    def handover(name: str) -> Call:
+        return Call("", "handoff", {"to_agent": name, "reason": "It was asked for."})
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.adapter = ContextMemory(CONVERSATION, **options)
+        llm, runs = ServedLLM(url=url), count(1)
+        expert = FunctionAgent(
+            name="expert", description="Knows.", llm=llm, system_prompt=EXPERT, streaming=False
+        )
+
+        async def ask(question: str) -> str:
+            """Ask the expert."""
+            return str(await expert.run(question, memory=self.adapter.share(f"expert-{next(runs)}")))
+
+        tools = [] if hands_over else [FunctionTool.from_defaults(async_fn=ask, name="expert")]
+        guide = FunctionAgent(
+            name="guide", description="Leads.", llm=llm, system_prompt=GUIDE, tools=tools, streaming=False
+        )
+        agents = [guide, expert] if hands_over else [guide]
+        self.workflow = AgentWorkflow(agents=agents, root_agent="guide")
+
+    async def send(self, text: str) -> str:
+        # Each run begins with the guide: a `Context`, which would know the agent, cannot hold our memory.
+        return str(await self.workflow.run(text, memory=self.adapter))
+
+    async def close(self) -> None:
+        await self.adapter.close()
+
+
+class TestTeam(SeveralAgentsContract):
+    team = LlamaIndexTeam
 
 
 class TestLlamaIndex(AdapterContract):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 from adapters.contract import AdapterContract
-from adapters.recorded_conversation import INSTRUCTIONS, QUESTION, noted, weather
+from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, QUESTION, noted, weather
+from adapters.several_agents import EXPERT, GUIDE, SeveralAgentsContract
 from agents import (  # type: ignore[attr-defined]
     Agent,
     OpenAIChatCompletionsModel,
@@ -20,11 +21,12 @@ from agents import (  # type: ignore[attr-defined]
     set_tracing_disabled,
 )
 from models.provider_server import Fault, ProviderServer, providing
-from models.provider_words import Say
+from models.provider_words import Call, Say
 from openai import AsyncOpenAI, InternalServerError
 
 from autonomy_ctx import Memory
-from autonomy_ctx.adapters.openai_agents import ContextInputFilter, ContextSession, from_message, to_messages
+from autonomy_ctx.adapters.openai_agents import ContextInputFilter, ContextSession
+from autonomy_ctx.adapters.openai_items import from_message, to_messages
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
 
 set_tracing_disabled(True)
@@ -130,6 +132,64 @@ class TestSession(AdapterContract):
 
 class TestFilter(AdapterContract):
     framework = FilterAgent
+    hears_answers = False
+
+
+class SessionTeam:
+    """Agents of the SDK with our session and its filter, which inner runs inherit."""
+
+    argument: ClassVar[str] = "input"
+
+    @staticmethod
+    def handover(name: str) -> Call:
+        return Call("", f"transfer_to_{name}", {})
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.client = make_client(url)
+        model = OpenAIChatCompletionsModel("gpt-4.1", self.client)
+        expert: Any = Agent("expert", instructions=EXPERT, model=model)
+        tools = [] if hands_over else [expert.as_tool("expert", "Knows the timetable.")]
+        self.active: Any = Agent("guide", instructions=GUIDE, model=model, tools=tools)
+        if hands_over:
+            self.active.handoffs.append(expert)
+            expert.handoffs.append(self.active)
+        self.adapter: Any = self.make_adapter(options)
+
+    def make_adapter(self, options: dict[str, Any]) -> Any:
+        return ContextSession("first", **options)
+
+    async def send(self, text: str) -> str:
+        session = self.adapter.share(CONVERSATION)
+        return await self.run(text, session, session.input_filter)
+
+    async def run(self, text: str, session: Any, input_filter: Any) -> str:
+        config = RunConfig(call_model_input_filter=input_filter)
+        result = await Runner.run(self.active, text, session=session, run_config=config)
+        self.active = result.last_agent
+        return str(result.final_output)
+
+    async def close(self) -> None:
+        await self.adapter.close()
+        await self.client.close()
+
+
+class FilterTeam(SessionTeam):
+    """The same with a session of the SDK's own and our filter."""
+
+    def make_adapter(self, options: dict[str, Any]) -> Any:
+        self.session = SQLiteSession(CONVERSATION)
+        return ContextInputFilter(conversation=CONVERSATION, **options)
+
+    async def send(self, text: str) -> str:
+        return await self.run(text, self.session, self.adapter)
+
+
+class TestSessionTeam(SeveralAgentsContract):
+    team = SessionTeam
+
+
+class TestFilterTeam(SeveralAgentsContract):
+    team = FilterTeam
 
 
 async def test_a_session_alone_begins_each_run_with_the_composed_context(
@@ -193,7 +253,10 @@ async def test_the_filter_alone_takes_the_history_that_the_caller_passes(
         second = await Runner.run(agent, items, run_config=config)
         assert second.final_output == noted("Two")
         with pytest.raises(HistoryMismatch):
-            await Runner.run(agent, "Three", run_config=config)
+            await Runner.run(agent, [*items[1:], {"role": "user", "content": "Three"}], run_config=config)
+        await Runner.run(agent, "Three", run_config=config)
+    # The new message alone goes on from the log, to which the last answer was not told.
+    assert [text for _, text in server.asked().said] == ["One", noted("One"), "Two", "Three"]
 
 
 async def test_a_call_without_a_conversation_is_refused(

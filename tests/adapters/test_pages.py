@@ -24,12 +24,14 @@ FRAMEWORKS = (
     "pydantic-ai",
     "strands",
 )
+# About all of them.
+SEVERAL = "several-agents"
 # In an environment of its own, with a test of its own.
 PROXY = "litellm"
 # Both programs, before and after. Mem0 and Letta are not installed; their pages are run with the docs.
 MIGRATED = ("langchain", "llama-index", "openai-agents")
 PROGRAMS = [
-    *(snippet for name in FRAMEWORKS for snippet in snippets(PAGES[name])),
+    *(snippet for name in (*FRAMEWORKS, SEVERAL) for snippet in snippets(PAGES[name])),
     *(snippet for name in MIGRATED for snippet in snippets(ROOT / "docs" / "migrate" / f"{name}.md")),
 ]
 
@@ -65,7 +67,7 @@ def test_a_program_prints_what_its_page_says(
 
 
 def test_every_framework_has_a_page_with_a_program() -> None:
-    names = [*FRAMEWORKS, PROXY]
+    names = [*FRAMEWORKS, SEVERAL, PROXY]
     assert set(PAGES) == {"index", *names}
     index = PAGES["index"].read_text(encoding="utf-8")
     assert all(f"({name}.md)" in index and snippets(PAGES[name]) for name in names)

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 from adapters.contract import AdapterContract
-from adapters.recorded_conversation import INSTRUCTIONS, PNG, noted, weather
+from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, PNG, noted, weather
+from adapters.several_agents import EXPERT, GUIDE, HAND_OVER, SeveralAgentsContract
 from models.provider_server import Fault, ProviderServer, providing
 from models.provider_words import Say
 from openai import AsyncOpenAI
-from pydantic_ai import Agent, BinaryContent, ImageUrl, ToolFailed
+from pydantic_ai import Agent, BinaryContent, ImageUrl, RunContext, ToolFailed
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
@@ -123,6 +124,78 @@ class TestCapability(AdapterContract):
 
 class TestHistoryProcessor(AdapterContract):
     framework = ProcessorAgent
+    hears_answers = False
+
+
+class PydanticTeam:
+    """Agents of Pydantic AI. A handover is a run of the other agent with the history, by the application."""
+
+    argument: ClassVar[str] = "question"
+
+    @staticmethod
+    def handover(name: str) -> None:
+        return None
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        self.adapter = ContextCapability(**options)
+        self.client = make_client(url)
+        model = OpenAIChatModel("gpt-4.1", provider=OpenAIProvider(openai_client=self.client))
+        shared = self.capabilities()
+        expert: Any = Agent(model, name="expert", instructions=EXPERT, capabilities=shared)
+        guide: Any = Agent(model, name="guide", instructions=GUIDE, capabilities=shared)
+        if not hands_over:
+
+            @guide.tool(name="expert")
+            async def ask(ctx: RunContext[None], question: str) -> str:
+                """Ask the expert."""
+                result = await expert.run(question, usage=ctx.usage, **self.inner(ctx))
+                return str(result.output)
+
+        self.agents = {HAND_OVER: expert}
+        self.guide, self.history = guide, None
+
+    def capabilities(self) -> list[Any]:
+        return [self.adapter]
+
+    def inner(self, ctx: Any) -> dict[str, Any]:
+        """Without an id, an inner run gets a new one."""
+        return {}
+
+    async def send(self, text: str) -> str:
+        agent = self.agents.get(text, self.guide)
+        result = await agent.run(text, conversation_id=CONVERSATION, message_history=self.history)
+        self.history = result.all_messages()
+        return str(result.output)
+
+    async def close(self) -> None:
+        await self.adapter.close()
+        await self.client.close()
+
+
+class PydanticTeamWithOneId(PydanticTeam):
+    """The same, and the inner run is given the id of the outer one."""
+
+    def inner(self, ctx: Any) -> dict[str, Any]:
+        return {"conversation_id": ctx.conversation_id}
+
+
+class ProcessorTeam(PydanticTeamWithOneId):
+    """The same with a history processor."""
+
+    def capabilities(self) -> list[Any]:
+        return [ProcessHistory(self.adapter.process_history)]
+
+
+class TestTeam(SeveralAgentsContract):
+    team = PydanticTeam
+
+
+class TestTeamWithOneId(SeveralAgentsContract):
+    team = PydanticTeamWithOneId
+
+
+class TestProcessorTeam(SeveralAgentsContract):
+    team = ProcessorTeam
 
 
 async def test_the_record_of_a_call_has_its_model_and_usage(server: ProviderServer, memory_url: str) -> None:
@@ -164,19 +237,23 @@ async def test_a_processed_history_stays_short_and_the_log_is_whole(
     assert count == 9
 
 
-async def test_a_conversation_without_its_history_is_refused(server: ProviderServer, memory_url: str) -> None:
+async def test_a_conversation_without_its_history_goes_on_from_the_log(
+    server: ProviderServer, memory_url: str
+) -> None:
     async with (
         make_client(server.url) as client,
         ContextCapability(scope="ana", memory=memory_url) as adapter,
     ):
         agent = make_agent(client, adapter)
-        first = await agent.run("One", conversation_id="trip")
-        with pytest.raises(HistoryMismatch):
-            await agent.run("Two", conversation_id="trip")
+        for text in ("One", "Yes", "Yes"):
+            result = await agent.run(text, conversation_id="trip")
         # The id is in the history, too.
-        second = await agent.run("Two", message_history=first.all_messages())
-        assert second.output == noted("Two")
-        assert (await adapter.explain("trip")).messages[-1].text == "Two"
+        last = await agent.run("Last", message_history=result.all_messages())
+        assert last.output == noted("Last")
+        shown = [message.text for message in (await adapter.explain("trip")).messages]
+        assert shown[1::2] == ["One", "Yes", "Yes", "Last"]
+        with pytest.raises(HistoryMismatch):
+            await agent.run("Cut", message_history=last.all_messages()[1:])
 
 
 async def test_a_run_that_failed_may_be_forgotten(memory_url: str) -> None:

@@ -13,11 +13,13 @@ import pytest
 import strands
 from adapters.contract import AdapterContract, recorded_step, summarizer
 from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, PNG, QUESTION, SCOPE, noted, weather
+from adapters.several_agents import EXPERT, GUIDE, SeveralAgentsContract
 from botocore import UNSIGNED
 from botocore.config import Config
 from models.provider_server import Fault, ProviderServer, providing
-from models.provider_words import Say
+from models.provider_words import Call, Say
 from strands.models import BedrockModel
+from strands.multiagent import Swarm
 from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
 
@@ -97,6 +99,44 @@ class StrandsFramework:
     async def close(self) -> None:
         for manager in self.managers.values():
             await manager.close()
+
+
+class StrandsTeam:
+    """Agents of Strands, each with a conversation: one a tool of the other, or both in a swarm."""
+
+    argument: ClassVar[str] = "input"
+
+    @staticmethod
+    def handover(name: str) -> Call:
+        return Call("", "handoff_to_agent", {"agent_name": name, "message": "It was asked for."})
+
+    def __init__(self, url: str, options: dict[str, Any], *, hands_over: bool) -> None:
+        model = StrandsFramework(url, {}).model
+        self.adapter = ContextConversationManager(**options, conversation=CONVERSATION)
+        self.other = ContextConversationManager(**options, conversation=f"{CONVERSATION}/expert")
+        common: dict[str, Any] = {"model": model, "callback_handler": None}
+        expert = strands.Agent(name="expert", system_prompt=EXPERT, conversation_manager=self.other, **common)
+        tools = [] if hands_over else [expert.as_tool(name="expert")]
+        self.agent: Any = strands.Agent(
+            name="guide", system_prompt=GUIDE, tools=tools, conversation_manager=self.adapter, **common
+        )
+        self.swarm = Swarm([self.agent, expert], entry_point=self.agent) if hands_over else None
+
+    async def send(self, text: str) -> str:
+        if self.swarm is None:
+            return str(await self.agent.invoke_async(text)).strip()
+        result = await self.swarm.invoke_async(text)
+        return str(result.results[result.node_history[-1].node_id].result).strip()
+
+    async def close(self) -> None:
+        await self.adapter.close()
+        await self.other.close()
+
+
+class TestTeam(SeveralAgentsContract):
+    team = StrandsTeam
+    # A swarm begins each task with the messages that its agents had at first.
+    remembers = False
 
 
 class TestStrands(AdapterContract):

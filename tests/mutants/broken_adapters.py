@@ -76,4 +76,32 @@ MUTANTS = [
         "    while False:\n",
         ENGINE,
     ),
+    Mutant(
+        "a framework that has lost its history goes on from the log",
+        "engine/branches.py",
+        "            if end:\n",
+        "            if False:\n",
+        ENGINE,
+    ),
+    Mutant(
+        "where a history begins in the log is known to other processes",
+        "engine/branches.py",
+        '            start = self._starts[key] = records[-1].body if records else ""\n',
+        '            start = self._starts[key] = ""\n',
+        ENGINE,
+    ),
+    Mutant(
+        "the same message again is another turn once there was an answer",
+        "engine/branches.py",
+        '                return entries[0].message.id if has_ended else ""\n',
+        '                return ""\n',
+        ENGINE,
+    ),
+    Mutant(
+        "an inner run is not in the conversation of the outer one",
+        "engine/engine.py",
+        "        if self._agents.get(key, agent) != agent and not await self.shares(key, history):\n",
+        "        if False:\n",
+        ENGINE,
+    ),
 ]
