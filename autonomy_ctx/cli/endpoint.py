@@ -53,6 +53,7 @@ class EndpointOptions:
     scope: str | None
     scope_by_key: bool
     api_key_env: str | None
+    conversation_by_user: bool
     floor: int | None
     ceiling: int | None
     max_tokens: int | None
@@ -119,6 +120,9 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
             scope=None if options.scope_by_key else options.scope or DEFAULT_SCOPE,
             authenticate=scope_of_key if options.scope_by_key else None,
             api_key=options.api_key(),
+            conversation_by_user=options.conversation_by_user,
+            # Other names of this machine than these could be of a web page.
+            allowed_hosts=["localhost"] if is_loopback(options.host) else [],
             memory=memory,
             context_summary=options.context_summary(),
             max_tokens=options.max_tokens,

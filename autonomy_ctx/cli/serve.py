@@ -104,6 +104,14 @@ def serve(
             rich_help_panel=UPSTREAM,
         ),
     ] = None,
+    conversation_by_user: Annotated[
+        bool,
+        typer.Option(
+            "--conversation-by-user",
+            help="Use one conversation for each `user` that a request names.",
+            rich_help_panel=UPSTREAM,
+        ),
+    ] = False,
     floor: Annotated[
         int | None,
         typer.Option(
@@ -148,6 +156,7 @@ def serve(
         "--scope": scope,
         "--scope-by-key": scope_by_key or None,
         "--api-key-env": api_key_env,
+        "--conversation-by-user": conversation_by_user or None,
         "--floor": floor,
         "--ceiling": ceiling,
         "--max-tokens": max_tokens,
@@ -167,6 +176,7 @@ def serve(
             scope=scope,
             scope_by_key=scope_by_key,
             api_key_env=api_key_env,
+            conversation_by_user=conversation_by_user,
             floor=floor,
             ceiling=ceiling,
             max_tokens=max_tokens,

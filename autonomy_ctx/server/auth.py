@@ -29,6 +29,8 @@ class AccessPolicy:
 
     loopback: bool
     token: str | None = field(default=None, repr=False)
+    # Names besides those of this machine, in lower case.
+    hosts: frozenset[str] = frozenset()
 
     def refusal(self, path: str, headers: Headers) -> ClientError | None:
         """Why a request is refused; None lets it in."""
@@ -36,9 +38,11 @@ class AccessPolicy:
         hosts = _header_values(headers, b"host")
         # Against DNS rebinding: another site can point its own name at this machine, but the Host header
         # shows it.
-        if self.loopback and not (len(hosts) == 1 and is_loopback(parse_host(hosts[0]) or "")):
-            return _forbid("the Host header must name this machine: localhost or 127.0.0.1")
-        if _comes_from_elsewhere(headers, hosts):
+        host = (parse_host(hosts[0]) or "").lower() if len(hosts) == 1 else ""
+        if self.loopback and not (is_loopback(host) or host in self.hosts):
+            names = " or one of the allowed hosts" if self.hosts else ""
+            return _forbid(f"the Host header must name this machine: localhost or 127.0.0.1{names}")
+        if _comes_from_elsewhere(headers, [*hosts, *(one for one in self.hosts if not is_loopback(one))]):
             return _forbid("requests of web pages of other sites are refused")
         if self.token is not None and path != HEALTH_PATH and not _has_token(headers, self.token):
             return ClientError(

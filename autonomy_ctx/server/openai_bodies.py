@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable
 from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]  # not in the stubs
+from math import isfinite
 from typing import Any, NamedTuple, NoReturn
 
 from autonomy_ctx.items.text_cache import forget_with_texts
@@ -70,11 +71,11 @@ class _Irregular(Exception):
 
 
 class BodyDecoder:
-    """Decodes bodies; the same as `json.loads`, whatever it has decoded before."""
+    """Decodes bodies; the same as `json.loads`, whatever it has decoded before, but finite numbers only."""
 
     def __init__(self, *, max_bodies: int = MAX_BODIES, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bodies, self._max_bytes = max_bodies, max_bytes
-        decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant)
+        decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
         # A value from a place on, and the place after it.
         self._scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
         # The newest last.
@@ -93,7 +94,7 @@ class BodyDecoder:
                 return self._decode(raw)
             except (_Irregular, StopIteration, IndexError, ValueError, RecursionError):
                 pass
-        return json.loads(raw, parse_constant=_refuse_constant)
+        return json.loads(raw, parse_constant=_refuse_constant, parse_float=_parse_float)
 
     def clear(self) -> None:
         """Forget all bodies."""
@@ -182,6 +183,12 @@ def _skip(text: str, at: int) -> int:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(text)
+
+
+def _parse_float(text: str) -> float:
+    """A number; one that is too large for it, such as 1e999, would be written as `Infinity`."""
+    number = float(text)
+    return number if isfinite(number) else _refuse_constant(text)
 
 
 # One for the process: what is deleted must not stay in any.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,13 +19,16 @@ import anyio
 import anyio.to_thread
 from cachetools import LRUCache
 
+from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
+from autonomy_ctx.agents.turn_queue import TurnQueue
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.conversation_cache import ConversationCache
-from autonomy_ctx.memory.store import Key, make_key
+from autonomy_ctx.memory.store import Key, Turns, make_key
 from autonomy_ctx.server.openai_errors import OpenAIError, invalid_request
 from autonomy_ctx.server.openai_history import (
     HistoryMessage,
@@ -82,7 +86,7 @@ class Exchange:
     context: FrameworkContext
     # All messages of the request; the context has the end of them.
     said: Sequence[SourcedMessage]
-    # As the client is told it.
+    # As the client is told it: the fork, if the history does not continue the log.
     conversation: str
     # Whether the client is now known to send whole histories.
     is_first_whole: bool = False
@@ -115,8 +119,10 @@ class _Place:
 class Conversations:
     """Finds, stores and continues the conversations of clients."""
 
-    def __init__(self, engine: ContextEngine) -> None:
+    def __init__(self, engine: ContextEngine, *, turn_wait_seconds: float | None = TURN_WAIT_SECONDS) -> None:
         self._engine, self._memory = engine, engine.memory
+        self._turns, self._metrics = TurnQueue(engine.memory.agent), AgentMetrics()
+        self._turn_wait_seconds = turn_wait_seconds
         self._requests: ConversationCache[Key, LastRequest] = ConversationCache(
             CACHE_BYTES, getsizeof=lambda one: max(one.size, 1)
         )
@@ -125,6 +131,26 @@ class Conversations:
         self._indexed = 0
         # Requests that wait for their answer, by conversation.
         self._active: Counter[Key] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, scope: str, request: ClientRequest) -> AsyncIterator[None]:
+        """Hold the turn of the conversation that a request names; its other requests wait, in all processes.
+
+        Whoever names none goes on from a certain answer, alone or in a fork.
+        """
+        if request.conversation is None or request.previous_response is not None:
+            yield
+            return
+        key = make_key(self._memory.agent, scope, request.conversation)
+        lease: TurnLease | None = None
+        if isinstance(self._memory.store, Turns):
+            lease = TurnLease(self._memory, key, TURN_LEASE_SECONDS, self._engine.background, self._metrics)
+
+        async def begin(is_alone: bool) -> bool:
+            return lease is None or await lease.begin() is not None
+
+        async with self._turns.turn(key, lease, begin, wait_seconds=self._turn_wait_seconds):
+            yield
 
     async def begin(self, scope: str, request: ClientRequest, *, max_tokens: int | None) -> Exchange:
         """Store the new messages of a request, and compose the context to send instead."""
@@ -183,10 +209,6 @@ class Conversations:
             await self._record(exchange, None)
         if exchange.is_first_whole and request.conversation is not None:
             await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
-        if not answered and request.conversation is None:
-            # So that it is known when it comes again.
-            branch = key._replace(conversation=exchange.context.composed.conversation)
-            await self._index(branch, [exchange.context.history[-1].stored_id], "")
 
     async def owns_response(self, scope: str, response_id: str) -> bool:
         """Whether a response was given in a scope."""
@@ -262,7 +284,11 @@ class Conversations:
         found = None if answers else await self._look_up(scope, placed[-1].stored_id)
         if found is not None and await self._waits(found[0], placed[-1].stored_id, request.is_retry):
             return _Place(found[0], placed)
-        return _Place(make_key(self._memory.agent, scope, _new_conversation()), placed)
+        key = make_key(self._memory.agent, scope, _new_conversation())
+        if not answers:
+            # Before anything is stored: so it is known when it comes again, whatever happens to it.
+            await self._index(key, [placed[-1].stored_id], "")
+        return _Place(key, placed)
 
     async def _set_apart(self, place: _Place, request: ClientRequest) -> _Place:
         """The place of a request, in a fork if it is of somebody else than the requests before.
@@ -320,10 +346,13 @@ class Conversations:
         return _Place(key, _identify(said, placed.ids), placed.after)
 
     async def _waits(self, key: Key, message_id: str, is_retry: bool) -> bool:
-        """Whether a message is the newest of its conversation, and nobody waits for its answer any more."""
-        newest = await self._memory.read(key.scope, key.conversation, limit=1)
-        is_newest = bool(newest.entries) and newest.entries[-1].message.id == message_id
-        return is_newest and (is_retry or not self._active[key])
+        """Whether a message is the newest of its conversation, and nobody waits for its answer any more.
+
+        In a retry it may have an answer, which its client did not get.
+        """
+        newest = await self._memory.read(key.scope, key.conversation, limit=2)
+        ids = [one.message.id for one in newest.entries]
+        return message_id in ids if is_retry else ids[-1:] == [message_id] and not self._active[key]
 
     async def _read_style(self, key: Key) -> bool:
         return bool(await self._memory.store.read_records(key, STYLE_KIND, limit=1))
@@ -392,7 +421,7 @@ class Conversations:
             key=key,
             context=context,
             said=place.said,
-            conversation=request.conversation or branch,
+            conversation=branch,
             is_first_whole=place.sends_whole and (before is None or not before.sends_whole),
         )
 
@@ -472,22 +501,21 @@ def _check_results(
     request: ClientRequest, said: Sequence[SourcedMessage], first: int, log: Sequence[Message]
 ) -> None:
     """Refuse the result of a call that nobody has made, before anything is stored."""
-    calls: set[str | None] | None = None
-    for at in range(first, len(said)):
-        name = said[at].message.tool_call_id
-        if said[at].message.role is not ChatRole.TOOL:
-            continue
-        if calls is None:
-            # The newest ones: those of the log, or of the history up to here.
-            earlier = [one.message for one in said[:first]][-_TAIL:]
-            calls = {call.id for one in (*log, *earlier) for call in one.tool_calls}
-            calls |= {one.tool_call_id for one in log}
-        known = calls | {call.id for one in said[first:at] for call in one.message.tool_calls}
-        if name not in known:
+    new = [one.message for one in said[first:]]
+    if all(message.role is not ChatRole.TOOL for message in new):
+        return
+    # The newest ones: those of the log, or of the history up to here.
+    earlier = [*log, *(one.message for one in said[:first][-_TAIL:])]
+    calls = {call.id for message in earlier for call in message.tool_calls}
+    calls.update(message.tool_call_id for message in log if message.tool_call_id)
+    for message in new:
+        if message.role is ChatRole.TOOL and message.tool_call_id not in calls:
             raise invalid_request(
-                f"a message of a tool answers the call {str(name)[:80]!r}, which no message before it makes",
+                f"a message of a tool answers the call {str(message.tool_call_id)[:80]!r}, "
+                f"which no message before it makes",
                 param=request.api.field,
             )
+        calls.update(call.id for call in message.tool_calls)
 
 
 def _shared_length(sources: Sequence[Any], others: Sequence[Any]) -> int:

@@ -6,7 +6,8 @@ answer is returned unchanged. Other requests of the API are passed through.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,13 +23,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from autonomy_ctx.agents.turn_lease import TURN_WAIT_SECONDS
 from autonomy_ctx.background import AsyncResource, Urgent
 from autonomy_ctx.callables import await_call, check_callable
 from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.app import BODY_LIMIT, ActiveRequests
-from autonomy_ctx.server.auth import Access, AccessPolicy
+from autonomy_ctx.server.auth import AccessPolicy
 from autonomy_ctx.server.errors import RequestRefused
 from autonomy_ctx.server.inspector import InspectedServer
 from autonomy_ctx.server.limits import BODY_SECONDS, GRACE_SECONDS, IDLE_SECONDS, ServerLimits
@@ -52,11 +54,20 @@ from autonomy_ctx.server.tenant_api import (
     check_scope,
 )
 from autonomy_ctx.server.upstream import SILENCE_SECONDS, Upstream, UpstreamFailure
-from autonomy_ctx.validation import check_int, check_seconds, is_loopback
+from autonomy_ctx.validation import check_int, check_seconds
 
 _KEY_NAME = "autonomy_ctx.upstream_key"
-# What is nobody's: these may be asked with a key that all tenants share.
-_SHARED_PATHS = ("models", "embeddings", "moderations", "audio", "images", "completions", "rerank")
+# What shows and changes nothing of anybody: it may be asked with a key that all tenants share.
+_SHARED_ROUTES = re.compile(
+    r"(?:GET|HEAD) models(?:/.+)?"
+    r"|POST (?:embeddings|moderations|completions|rerank)"
+    r"|POST audio/(?:speech|transcriptions|translations)"
+    r"|POST images/(?:generations|edits|variations)"
+)
+# What a tenant may do with a response that it was given.
+_RESPONSE_ROUTES = re.compile(r"(?:GET|HEAD|POST|DELETE) responses/([^/]+)(?:/(?:input_items|cancel))?")
+# How often a path is decoded: a server behind may do it once more than the one before it.
+_MAX_DECODINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,9 @@ def openai_app(
     authenticate: Authenticate | None = None,
     rate_limit: RateLimit | None = None,
     api_key: str | None = None,
+    conversation_by_user: bool = False,
+    turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
+    allowed_hosts: Sequence[str] = (),
     timeout: float = SILENCE_SECONDS,
     body_seconds: float = BODY_SECONDS,
     max_body_bytes: int = BODY_LIMIT,
@@ -85,9 +99,13 @@ def openai_app(
     `upstream` is a base URL such as `https://api.openai.com/v1`. It is called with the client's own key, or
     with `api_key`. All requests belong to one `scope`, or `authenticate(request)`, plain or async, returns a
     scope, an `OpenAITenant` with its own key, or None, which means status 401. `rate_limit(request, scope)`
-    returns None, or the seconds to wait, which means 429. Upstream may be silent for `timeout` seconds. Other
-    arguments are those of an adapter: `memory`, `agent`, `context_summary`, `context_template`, `max_tokens`,
-    `reserve_output`, and for how long contexts are recorded.
+    returns None, or the seconds to wait, which means 429. With `conversation_by_user`, the field `user` of a
+    request names its conversation: one for each user. Requests of a named conversation are answered one after
+    the other; one that waited for `turn_wait_seconds` gets 409. Pages of other sites are refused, except
+    those of `allowed_hosts`. Without `authenticate`, or with `allowed_hosts`, the Host header must name this
+    machine or one of them. Upstream may be silent for `timeout` seconds. Other arguments are those of an
+    adapter: `memory`, `agent`, `context_summary`, `context_template`, `max_tokens`, `reserve_output`, and for
+    how long contexts are recorded.
 
     Run it with any ASGI server, or mount it in a FastAPI or Starlette application and close it there.
     """
@@ -102,13 +120,21 @@ def openai_app(
         check_callable(authenticate, "authenticate")
     if rate_limit is not None:
         check_callable(rate_limit, "rate_limit")
+    if isinstance(allowed_hosts, str):
+        raise TypeError("allowed_hosts must be a list of host names, not one string")
+    hosts = frozenset(["localhost", *(host.lower() for host in allowed_hosts)])
+    check_seconds("turn_wait_seconds", turn_wait_seconds, zero=True, endless=True, optional=True)
     check_seconds("body_seconds", body_seconds)
     check_int("max_body_bytes", max_body_bytes)
     return OpenAIApp(
         Upstream(upstream, api_key=api_key, timeout=timeout, http_client=http_client),
         ContextEngine(scope=_same_scope if scope is None else scope, **options),
         TenantAccess(partial(_authenticate, authenticate, scope), rate_limit),
+        # Who is authenticated by a key needs no other protection from pages that point their name here.
+        AccessPolicy(loopback=authenticate is None or bool(allowed_hosts), hosts=hosts),
         shares_key=scope is None and api_key is not None,
+        conversation_by_user=conversation_by_user,
+        turn_wait_seconds=turn_wait_seconds,
         body_seconds=body_seconds,
         max_body_bytes=max_body_bytes,
     )
@@ -137,17 +163,21 @@ class OpenAIApp(AsyncResource):
         upstream: Upstream,
         engine: ContextEngine,
         access: TenantAccess,
+        policy: AccessPolicy,
         *,
         shares_key: bool,
+        conversation_by_user: bool,
+        turn_wait_seconds: float | None,
         body_seconds: float,
         max_body_bytes: int,
     ) -> None:
         self.engine, self.requests = engine, ActiveRequests()
         self._upstream, self._access, self._shares_key = upstream, access, shares_key
+        self._policy = policy
         self._body_seconds, self._max_body_bytes = body_seconds, max_body_bytes
-        self._conversations = Conversations(engine)
+        self._conversations = Conversations(engine, turn_wait_seconds=turn_wait_seconds)
         self._exchanges = Exchanges(engine, self._conversations)
-        chat, responses = ChatCompletions(), Responses()
+        chat, responses = (api(by_user=conversation_by_user) for api in (ChatCompletions, Responses))
         self._app = Starlette(
             routes=[
                 Route("/v1/chat/completions", partial(self._answer, chat), methods=["POST"]),
@@ -190,6 +220,10 @@ class OpenAIApp(AsyncResource):
         if self.requests.closing:
             await ENDPOINT_CLOSING.response()(scope, receive, send)
             return
+        refusal = self._policy.refusal(scope["path"], scope["headers"])
+        if refusal is not None:
+            await to_openai_error(RequestRefused(refusal)).response()(scope, receive, send)
+            return
         started = False
 
         async def send_noted(message: Any) -> None:
@@ -216,20 +250,22 @@ class OpenAIApp(AsyncResource):
         urgent = Urgent()
         try:
             raw = await self._read_body(request)
+            _check_content_type(request)
             read = partial(_read_request, api, raw, request.headers)
             asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
             headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
-            exchange = await self._exchanges.begin(tenant.scope, asked)
         except BaseException:
             urgent.end()
             raise
-        return ModelAnswer(self._exchanges, self._upstream, exchange, headers, self.requests, urgent)
+        return ModelAnswer(
+            self._exchanges, self._upstream, tenant.scope, asked, headers, self.requests, urgent
+        )
 
     async def _pass_through(self, request: Request) -> Response:
         """Any other request of the API, as it is."""
         tenant = await self._admit(request)
         path = _upstream_path(request.scope)
-        await self._check_path(tenant, path)
+        await self._check_route(tenant, request.method, path)
         headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=False)
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         if "content-length" in request.headers:
@@ -246,16 +282,17 @@ class OpenAIApp(AsyncResource):
             raise to_openai_error(refused) from None
         return OpenAITenant(admitted_scope(request), request.scope.get(_KEY_NAME))
 
-    async def _check_path(self, tenant: OpenAITenant, path: str) -> None:
+    async def _check_route(self, tenant: OpenAITenant, method: str, path: str) -> None:
         """With a key that tenants share, each may only ask for what is nobody's, or was given to them."""
-        first, _, rest = path.lstrip("/").partition("/")
-        if not (self._shares_key and tenant.api_key is None) or first in _SHARED_PATHS:
+        decoded = _decode_path(path)
+        if not (self._shares_key and tenant.api_key is None):
             return
-        if first == "responses" and await self._conversations.owns_response(
-            tenant.scope, rest.partition("/")[0]
-        ):
+        route = f"{method} {decoded.removeprefix('/')}"
+        if _SHARED_ROUTES.fullmatch(route):
             return
-        raise OpenAIError("there is nothing of yours at this address", status=404)
+        found = _RESPONSE_ROUTES.fullmatch(route)
+        if found is None or not await self._conversations.owns_response(tenant.scope, found[1]):
+            raise OpenAIError("there is nothing of yours at this address", status=404)
 
     async def _read_body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
@@ -280,20 +317,6 @@ class OpenAIApp(AsyncResource):
         return b"".join(body)
 
 
-class _LocalEndpoint:
-    """An endpoint that no web page of another site reaches."""
-
-    def __init__(self, app: OpenAIApp, access: Access) -> None:
-        self._app, self._access = app, access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._access.refusal(scope.get("path", ""), scope.get("headers", ()))
-        if refusal is None:
-            await self._app(scope, receive, send)
-        else:
-            await to_openai_error(RequestRefused(refusal)).response()(scope, receive, send)
-
-
 @asynccontextmanager
 async def endpoint_server(
     app: OpenAIApp,
@@ -306,10 +329,7 @@ async def endpoint_server(
 ) -> AsyncIterator[int]:
     """Run an endpoint with the inspector of its memory while the context is open, and give the port."""
     host = "127.0.0.1" if host.lower() == "localhost" else host
-    guarded = _LocalEndpoint(app, AccessPolicy(loopback=is_loopback(host)))
-    inspected = InspectedServer(
-        guarded, app.memory, token=token, write=write, host=host, requests=app.requests
-    )
+    inspected = InspectedServer(app, app.memory, token=token, write=write, host=host, requests=app.requests)
     limits = ServerLimits(idle_seconds=idle_seconds)
     running = run_server(
         inspected, app.requests, host=host, port=port, grace_seconds=GRACE_SECONDS, limits=limits
@@ -325,13 +345,28 @@ def _read_request(api: OpenAIApi, raw: bytes, headers: Mapping[str, str]) -> Cli
     return api.read_request(parse_body(raw), headers, len(raw))
 
 
+def _check_content_type(request: Request) -> None:
+    """A page of another site may send any text, but JSON only if it is asked before."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise OpenAIError("send the header `Content-Type: application/json`", status=415)
+
+
 def _upstream_path(scope: Scope) -> str:
     """What comes after `/v1` in the address of a request, as the client wrote it."""
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     path = raw.decode("latin-1").removeprefix(quote(scope.get("root_path", "")))
-    path = path.partition("?")[0].removeprefix("/v1")
-    # Also where a server behind may read an encoded slash as one.
-    if any(part in (".", "..") for part in unquote(path).replace("\\", "/").split("/")):
+    return path.partition("?")[0].removeprefix("/v1")
+
+
+def _decode_path(path: str) -> str:
+    """A path as the last of several servers may read it; refused if it leads out of its folder."""
+    for _ in range(_MAX_DECODINGS):
+        before, path = path, unquote(path).replace("\\", "/")
+        if path == before:
+            break
+    # Some servers drop what follows a semicolon.
+    parts = [part.partition(";")[0] for part in path.split("/")]
+    if path != before or any(part in (".", "..") for part in parts):
         raise OpenAIError("there is nothing at this address", status=404)
     return path
 

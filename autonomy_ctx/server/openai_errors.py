@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from autonomy_ctx.errors import BudgetExceeded, InvalidKey, InvalidMessage, MessageTooLarge
+from autonomy_ctx.errors import BudgetExceeded, InvalidKey, InvalidMessage, MessageTooLarge, TurnWaitTimeout
 from autonomy_ctx.server.errors import (
     NODE_CLOSING,
     ClientError,
@@ -23,6 +23,7 @@ _WORDS = {
     404: ("invalid_request_error", "not_found"),
     405: ("invalid_request_error", "method_not_allowed"),
     408: ("invalid_request_error", "request_timeout"),
+    409: ("invalid_request_error", "conversation_busy"),
     413: ("invalid_request_error", "request_too_large"),
     415: ("invalid_request_error", "unsupported_media_type"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
@@ -71,6 +72,12 @@ def to_openai_error(error: Exception) -> OpenAIError:
             return OpenAIError(error.message, status=error.status, code=error.code)
         case MessageTooLarge():
             return OpenAIError(str(error), status=413)
+        case TurnWaitTimeout():
+            return OpenAIError(
+                f"earlier requests of this conversation took longer than {error.seconds:g} s; nothing of "
+                f"this one was stored. Send it again later, or in another conversation",
+                status=409,
+            )
         case InvalidMessage() | InvalidKey():
             return OpenAIError(str(error))
         case BudgetExceeded():

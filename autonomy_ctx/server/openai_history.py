@@ -8,7 +8,7 @@ format the arguments of a call differently.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -103,14 +103,8 @@ def _chain(said: Sequence[HistoryMessage], before: str) -> list[str]:
 
 def _find_window(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """The messages of a log that a history begins with: up to the end of the log if it can be, and many."""
-    # Knuth, Morris and Pratt: how many of the first messages stand at each place of the log, in linear time.
-    words = [one.fingerprint for one in said]
-    borders, length, longest, end = _find_borders(words), 0, 0, 0
-    for at, one in enumerate(log):
-        while length and (length == len(words) or words[length] != one.fingerprint):
-            length = borders[length - 1]
-        if words[length] == one.fingerprint:
-            length += 1
+    length, longest, end = 0, 0, 0
+    for at, length in enumerate(_matching_lengths(said, log)):
         if length >= longest:
             longest, end = length, at + 1
     for run in (log[len(log) - length :], log[end - longest : end]):
@@ -118,6 +112,18 @@ def _find_window(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) 
         if any(one.role is ChatRole.ASSISTANT for one in run):
             return list(run)
     return []
+
+
+def _matching_lengths(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) -> Iterator[int]:
+    """For each message of a log, how many of the first of these the log up to it ends with."""
+    # Knuth, Morris and Pratt, in linear time.
+    words, length = [one.fingerprint for one in said], 0
+    borders = _find_borders(words)
+    for one in log:
+        while length and (length == len(words) or words[length] != one.fingerprint):
+            length = borders[length - 1]
+        length += words[length] == one.fingerprint
+        yield length
 
 
 def _find_borders(words: Sequence[str]) -> list[int]:
@@ -133,11 +139,8 @@ def _find_borders(words: Sequence[str]) -> list[int]:
 
 def _find_end(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """The messages at the end of a log that are the first of these."""
-    for length in range(min(len(said), len(log)), 0, -1):
-        end = log[len(log) - length :]
-        if all(one.fingerprint == other.fingerprint for one, other in zip(said, end, strict=False)):
-            return list(end)
-    return []
+    *_, length = (0, *_matching_lengths(said, log))
+    return list(log[len(log) - length :])
 
 
 def _normalize_arguments(call: ToolCall) -> str:

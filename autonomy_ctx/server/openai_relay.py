@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
-from cachetools import LRUCache
+from cachetools import TTLCache
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -24,6 +25,7 @@ from autonomy_ctx.background import URGENT_SECONDS, Urgent
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.items.formats.base import ModelReply
+from autonomy_ctx.items.formats.incoming import as_mapping, as_nonempty_text
 from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.server.app import ActiveRequests
@@ -50,6 +52,8 @@ logger = logging.getLogger("autonomy_ctx.server")
 # From here on a body is read and written in a thread. Below it takes some milliseconds, and a thread would
 # wait longer for its turn while another one writes summaries.
 LARGE_BODY = 1024 * 1024
+# How long a window is kept to that an error has named. A server may be given another model under one name.
+WINDOW_SECONDS = 3600.0
 # For an answer to be stored when its client has gone.
 STORE_SECONDS = 5.0
 _NO_LIMIT = 2**62
@@ -62,12 +66,18 @@ class Exchanges:
 
     def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
         self._engine, self._conversations = engine, conversations
-        # How much models read at once, as they said when it was too much.
-        self._windows: LRUCache[str, int] = LRUCache(256)
+        # How much models read at once, as they told a tenant when it was too much.
+        self._windows: TTLCache[tuple[str, str], int] = TTLCache(
+            256, WINDOW_SECONDS, timer=lambda: engine.clock().timestamp()
+        )
+
+    def turn(self, scope: str, request: ClientRequest) -> AbstractAsyncContextManager[None]:
+        """The turn of a request: others of the same named conversation wait."""
+        return self._conversations.turn(scope, request)
 
     async def begin(self, scope: str, request: ClientRequest) -> Exchange:
         """Store what is new of a request, and compose what is sent in its place."""
-        limit = self._context_limit(request)
+        limit = self._context_limit(scope, request)
         return await self._conversations.begin(scope, request, max_tokens=limit)
 
     async def compose_smaller(self, exchange: Exchange, overflow: Overflow) -> Exchange | None:
@@ -75,11 +85,11 @@ class Exchanges:
         request, composed = exchange.request, exchange.context.composed
         counter = self._engine.memory.token_counter
         sent = composed.tokens + counter.count_tools(exchange.context.tools)
-        target, window = int(sent * RETRY_SHARE), overflow.window
-        if request.model is not None:
-            self._windows[request.model] = window or sent
+        target, window = int(sent * RETRY_SHARE), overflow.learned_window(sent + request.output_tokens)
         if window is not None:
             target = min(target, int(window * WINDOW_SHARE) - request.output_tokens)
+            if request.model is not None:
+                self._windows[exchange.key.scope, request.model] = window
         try:
             return await self._conversations.compose_again(exchange, max_tokens=max(1, target))
         except BudgetExceeded:
@@ -113,11 +123,11 @@ class Exchanges:
         if slow.cancelled_caught:
             logger.error("an answer could not be stored in time")
 
-    def _context_limit(self, request: ClientRequest) -> int | None:
+    def _context_limit(self, scope: str, request: ClientRequest) -> int | None:
         """What a context may fill, unless the template has a budget of its own."""
         if self._engine.template.max_tokens is not None or request.model is None:
             return None
-        window = self._windows.get(request.model) or find_context_window(request.model)
+        window = self._windows.get((scope, request.model)) or find_context_window(request.model)
         return None if window is None else max(1, int(window * WINDOW_SHARE) - request.output_tokens)
 
 
@@ -128,16 +138,18 @@ class ModelAnswer(Response):
         self,
         exchanges: Exchanges,
         upstream: Upstream,
-        exchange: Exchange,
+        tenant: str,
+        request: ClientRequest,
         headers: Mapping[str, str],
         requests: ActiveRequests,
         urgent: Urgent,
     ) -> None:
         super().__init__()
-        self._exchanges, self._upstream, self._exchange = exchanges, upstream, exchange
+        self._exchanges, self._upstream, self._tenant, self._request = exchanges, upstream, tenant, request
         self._request_headers, self._requests, self._urgent = headers, requests, urgent
         # Once the first byte is out, nobody waits for it.
-        self._sender = _Sender(exchange.conversation, on_first=urgent.end)
+        self._sender = _Sender(on_first=urgent.end)
+        self._exchange: Exchange
         self._is_answered = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +166,6 @@ class ModelAnswer(Response):
             if self._requests.closing and not self._sender.ended:
                 with anyio.move_on_after(LAST_SECONDS, shield=True):
                     await self._fail(ENDPOINT_CLOSING)
-            await self._exchanges.leave(self._exchange, answered=self._is_answered)
 
     async def _end_urgency(self) -> None:
         """Upstream takes its time: others need not wait meanwhile."""
@@ -164,22 +175,33 @@ class ModelAnswer(Response):
     async def _relay(self) -> None:
         failure: OpenAIError | None = None
         try:
-            refusal = await self._ask(may_retry=True)
-            if refusal is not None:
-                smaller = await self._exchanges.compose_smaller(self._exchange, refusal.overflow)
-                if smaller is None:
-                    await self._sender.send_all(refusal.response, refusal.body)
-                else:
-                    self._exchange = smaller
-                    await self._ask(may_retry=False)
+            async with self._exchanges.turn(self._tenant, self._request):
+                self._exchange = await self._exchanges.begin(self._tenant, self._request)
+                self._sender.conversation = self._exchange.conversation
+                try:
+                    await self._converse()
+                finally:
+                    await self._exchanges.leave(self._exchange, answered=self._is_answered)
         except Exception as error:
             failure = to_openai_error(error)
         if failure is not None:
             await self._fail(failure)
 
+    async def _converse(self) -> None:
+        """Ask; if it was too much, once more with less."""
+        refusal = await self._ask(may_retry=True)
+        if refusal is None:
+            return
+        smaller = await self._exchanges.compose_smaller(self._exchange, refusal.overflow)
+        if smaller is None:
+            await self._sender.send_all(refusal.response, refusal.body)
+        else:
+            self._exchange = smaller
+            await self._ask(may_retry=False)
+
     async def _fail(self, failure: OpenAIError) -> None:
         if self._sender.started:
-            await self._sender.end(self._exchange.request.api.error_event(failure.fields()))
+            await self._sender.end(self._request.api.error_event(failure.fields()))
         else:
             await self._sender.send_error(failure)
 
@@ -198,6 +220,11 @@ class ModelAnswer(Response):
                 return _Refusal(overflow, response, body)
             if is_good:
                 await self._store_answer(api.read_answer(data))
+            if self._sender.started:
+                # The client has the heartbeats of a stream that was too long.
+                error = as_mapping(data.get("error"))
+                message = as_nonempty_text(error.get("message")) or f"{self._upstream.host} sent no stream"
+                raise OpenAIError(message, status=response.status, code=as_nonempty_text(error.get("code")))
             await self._sender.send_all(response, body)
         return None
 
@@ -205,13 +232,15 @@ class ModelAnswer(Response):
         api, sender = self._exchange.request.api, self._sender
         reader, splitter = _TolerantReader(api.reader()), EventSplitter()
         waiting, has_failed = bytearray(), False
+        # Whether the client was sent, or is to be sent, more than heartbeats.
+        is_begun = has_events = False
         while (chunk := await response.read_chunk()) is not None:
             for piece in splitter.feed(chunk):
                 error = api.error_of(piece)
                 if error is not None:
                     has_failed = True
                     overflow = find_overflow(400, {"error": error})
-                    if overflow is not None and may_retry and not sender.started:
+                    if overflow is not None and may_retry and not is_begun:
                         return _Refusal(overflow, response, bytes(waiting + piece.raw))
                 reader.feed(piece)
                 if api.is_last(piece):
@@ -222,8 +251,10 @@ class ModelAnswer(Response):
                     await response.drain()
                     return None
                 waiting += piece.raw
-                if sender.started or not api.is_preface(piece):
+                has_events = has_events or not piece.is_heartbeat
+                if piece.is_heartbeat or is_begun or not api.is_preface(piece):
                     await sender.send_some(response, waiting)
+                    is_begun = has_events
         answer = reader.finish()
         if not has_failed and answer.reply.stop is None:
             raise UpstreamFailure(f"{self._upstream.host} broke off its answer", code="upstream_broke_off")
@@ -285,8 +316,10 @@ class _Refusal:
 class _Sender:
     """Sends the head of an answer once, and pieces of its body."""
 
-    def __init__(self, conversation: str | None = None, on_first: Callable[[], None] = lambda: None) -> None:
-        self._conversation, self._on_first = conversation, on_first
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        self._on_first = on_first
+        # Once it is known.
+        self.conversation: str | None = None
         self.started = self.ended = False
         self.send: Any = None
 
@@ -323,8 +356,11 @@ class _Sender:
         if self.started:
             return
         self.started = True
-        if self._conversation is not None:
-            name = quote(self._conversation, safe=_HEADER_CHARACTERS)
+        if self.conversation is not None:
+            name = quote(self.conversation, safe=_HEADER_CHARACTERS)
+            inner = name.strip(" ")
+            # A header has no spaces at its ends.
+            name = name.replace(" ", "%20") if name != inner else name
             headers = [*headers, (CONVERSATION_HEADER, name)]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})

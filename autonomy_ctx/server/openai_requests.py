@@ -39,6 +39,10 @@ RETRY_HEADER = "x-stainless-retry-count"
 _METADATA_NAMES = ("conversation_id", "conversation", "session_id", "thread_id")
 # Where a stored message has the client's own form, when ours could not be made into the same again.
 SOURCE = "openai_source"
+# Where servers that speak for a Claude model put its thinking in a chat message.
+THINKING_FIELDS = frozenset(
+    {"thinking_blocks", "reasoning", "reasoning_content", "reasoning_details", "provider_specific_fields"}
+)
 _MESSAGE_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
 _PART_FIELDS = {"text": frozenset(("type", "text")), "image_url": frozenset(("type", "image_url"))}
 
@@ -144,8 +148,8 @@ class ChatCompletions:
     field: ClassVar[str] = "messages"
     has_responses: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self._format = OpenAIFormat()
+    def __init__(self, *, by_user: bool = False) -> None:
+        self._format, self._by_user = OpenAIFormat(), by_user
 
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
         """What a body asks for; raises when it is none."""
@@ -164,7 +168,7 @@ class ChatCompletions:
             body=body,
             instructions=self.read_messages(messages[:rules], 0),
             sources=messages[rules:],
-            conversation=_find_name(body, headers),
+            conversation=_find_name(body, headers, by_user=self._by_user),
             is_retry=_is_retry(headers),
             size=size,
         )
@@ -190,10 +194,12 @@ class ChatCompletions:
         def read(source: Any) -> str:
             return fingerprint(_read_message(source, "messages").message)
 
-        messages = [
-            _own_source(one, sources, read) or _write_message(one.message)
-            for one in (*context.instructions, *context.messages)
-        ]
+        messages = []
+        for one in (*context.instructions, *context.messages):
+            written = _own_source(one, sources, read) or _write_message(one.message)
+            if one.message.id in context.without_thinking:
+                written = {name: value for name, value in written.items() if name not in THINKING_FIELDS}
+            messages.append(written)
         return {**request.body, "messages": messages}
 
     def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
@@ -228,8 +234,8 @@ class Responses:
     field: ClassVar[str] = "input"
     has_responses: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._format = ResponsesFormat()
+    def __init__(self, *, by_user: bool = False) -> None:
+        self._format, self._by_user = ResponsesFormat(), by_user
 
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
         """What a body asks for; raises when it is none."""
@@ -239,6 +245,9 @@ class Responses:
             raise invalid_request("`input` must be a text, or a list with at least one item", param="input")
         if (number := _first_other_than_object(items)) is not None:
             raise invalid_request("an item must be an object", param=f"input[{number}]")
+        kinds = [item.get("type") for item in items]
+        if wrong := [at for at, kind in enumerate(kinds) if not isinstance(kind, str | None)]:
+            raise invalid_request("the `type` of an item must be a text", param=f"input[{wrong[0]}].type")
         text = body.get("instructions")
         if not isinstance(text, str | None):
             raise invalid_request("`instructions` must be a text", param="instructions")
@@ -256,7 +265,7 @@ class Responses:
             body=body,
             instructions=[*leading, *self.read_messages(items[:rules], 0)],
             sources=items[rules:],
-            conversation=_find_name(body, headers) or (None if previous else named),
+            conversation=_find_name(body, headers, by_user=self._by_user) or (None if previous else named),
             previous_response=previous,
             is_retry=_is_retry(headers),
             size=size,
@@ -301,6 +310,8 @@ class Responses:
                 texts.append(one.source)
                 continue
             own = _own_source(one, sources, read)
+            if own is not None and one.message.id in context.without_thinking:
+                own = [item for item in own if item.get("type") != "reasoning"]
             items += responses_items(one.message) if own is None else own if is_stored else _without_ids(own)
         body = {**request.body, "input": items}
         for name in ("previous_response_id", "conversation"):
@@ -500,11 +511,12 @@ def _is_rule(source: Mapping[str, Any]) -> bool:
     return source.get("role") in INSTRUCTION_ROLES and (source.get("type") or "message") == "message"
 
 
-def _find_name(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
-    """The conversation that a client names."""
+def _find_name(body: Mapping[str, Any], headers: Mapping[str, str], *, by_user: bool) -> str | None:
+    """The conversation that a client names; `user` is a person, who may have several."""
     metadata = as_mapping(body.get("metadata"))
     names = [unquote(headers.get(CONVERSATION_HEADER, "")), *(metadata.get(name) for name in _METADATA_NAMES)]
-    return next((one for one in (*names, body.get("user")) if isinstance(one, str) and one), None)
+    names += [body.get("user")] if by_user else []
+    return next((one for one in names if isinstance(one, str) and one), None)
 
 
 def _is_retry(headers: Mapping[str, str]) -> bool:

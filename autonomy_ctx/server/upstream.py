@@ -37,8 +37,13 @@ _HOP_HEADERS = frozenset(
 _OWN_HEADERS = frozenset(
     ["host", "content-length", "accept-encoding", "x-conversation-id", "cookie", "expect"]
 )
-# Where clients send a key.
-_KEY_HEADERS = frozenset(["authorization", "api-key", "x-api-key"])
+# With these a server behind may read another address or method than the one that was checked.
+_ADDRESS_HEADERS = re.compile(
+    r"x-(?:original|forwarded|envoy)-.*|x-rewrite-url|x-(?:http-)?method(?:-override)?|forwarded"
+)
+# Where clients send a key, and where they say which account of a key pays.
+_KEY_HEADERS = frozenset(["authorization", "api-key", "x-api-key", "x-goog-api-key"])
+_ACCOUNT_HEADERS = frozenset(["openai-organization", "openai-project", "x-goog-user-project"])
 # A body is passed on decoded; cookies of the server behind are none of the client's.
 _ANSWER_HEADERS = frozenset(["content-length", "content-encoding", "set-cookie", "date", "server"])
 _EVENT_END = re.compile(rb"\n\r?\n|\r\r")
@@ -120,13 +125,18 @@ class Upstream:
     def headers(
         self, given: Iterable[tuple[str, str]], *, api_key: str | None, is_json: bool
     ) -> dict[str, str]:
-        """The headers of a request: the client's, without its key if a fixed key is used."""
+        """The headers of a request: the client's, without its key if another one is used.
+
+        With the key of all clients, a client does not choose the account that pays.
+        """
         own = Secret(api_key, "api_key") if api_key is not None else self._secret
-        dropped = _HOP_HEADERS | _OWN_HEADERS | (_KEY_HEADERS if own is not None else frozenset())
+        given = [(name.lower(), value) for name, value in given]
+        dropped = _hop_headers(given) | _OWN_HEADERS | (_KEY_HEADERS if own is not None else frozenset())
+        if own is not None and own is self._secret:
+            dropped |= _ACCOUNT_HEADERS
         headers: dict[str, str] = {}
         for name, value in given:
-            name = name.lower()
-            if name not in dropped:
+            if name not in dropped and not _ADDRESS_HEADERS.fullmatch(name):
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
         if own is not None:
             headers["authorization"] = f"Bearer {own.value}"
@@ -147,8 +157,8 @@ class Upstream:
         """An answer while the context is open; `UpstreamFailure` when there is none."""
         body = await self._send(method, join_url(self.url, path, None), headers, content, max_bytes)
         try:
-            dropped = _HOP_HEADERS | _ANSWER_HEADERS
             found = [(name.lower(), value) for name, value in body.headers.items()]
+            dropped = _hop_headers(found) | _ANSWER_HEADERS
             kept = [(name, value) for name, value in found if name not in dropped]
             yield UpstreamResponse(body.status, kept, body, self)
         finally:
@@ -215,6 +225,11 @@ class StreamPiece(NamedTuple):
     data: dict[str, Any] | None = None
     is_done: bool = False
 
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether it says nothing but that the server is there: a comment."""
+        return self.data is None and not self.is_done
+
 
 class EventSplitter:
     """Splits a stream of bytes into server-sent events, independent of how it is chunked."""
@@ -240,6 +255,12 @@ class EventSplitter:
         if len(self._rest) > MAX_EVENT_BYTES:
             raise UpstreamFailure("an event of the answer is too large")
         return pieces
+
+
+def _hop_headers(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The headers of one connection: the usual ones, and those that `Connection` names."""
+    named = [value.split(",") for name, value in headers if name == "connection"]
+    return _HOP_HEADERS.union(one.strip().lower() for names in named for one in names)
 
 
 def _read_piece(raw: bytes) -> StreamPiece:

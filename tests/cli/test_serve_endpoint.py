@@ -74,8 +74,8 @@ async def test_an_endpoint_answers_stores_and_is_inspected(tmp_path: Path) -> No
 
 async def test_each_key_has_a_scope_of_its_own(tmp_path: Path) -> None:
     async with serving(as_json(chat("Yes."))) as upstream:
-        arguments = ("--upstream", f"{upstream.url}/v1", "--scope-by-key", "-m", "talk.db")
-        async with served(tmp_path, *arguments) as told:
+        arguments = ("--upstream", f"{upstream.url}/v1", "--scope-by-key", "--conversation-by-user")
+        async with served(tmp_path, *arguments, "-m", "talk.db") as told:
             assert told["scope"] is None
             async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
                 url = f"{told['url']}/chat/completions"
@@ -87,6 +87,7 @@ async def test_each_key_has_a_scope_of_its_own(tmp_path: Path) -> None:
                 assert (await client.post(url, json=HI)).status_code == 401
     listed = run_command("conversations", "-m", "talk.db", "--json", cwd=tmp_path)
     assert listed.stdout.count("key-") >= 2
+    assert listed.stdout.count('"trip"') == 2
     assert "sk-" not in listed.stdout
 
 
@@ -121,9 +122,8 @@ async def test_a_model_that_is_named_writes_the_summaries_with_its_own_key(tmp_p
         ):
             with anyio.fail_after(WAIT_SECONDS):
                 while not writer.seen:
-                    await client.post(
-                        f"{told['url']}/chat/completions", json=HI | {"user": "trip"}, headers=KEY
-                    )
+                    named = {"metadata": {"conversation_id": "trip"}}
+                    await client.post(f"{told['url']}/chat/completions", json=HI | named, headers=KEY)
             assert writer.seen[0].body["model"] == "gpt-5-mini"
             assert writer.seen[0].headers["authorization"] == "Bearer sk-ours"
             assert all(one.headers["authorization"] == KEY["authorization"] for one in upstream.seen)

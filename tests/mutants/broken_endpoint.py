@@ -8,6 +8,7 @@ HISTORY = "tests/server/test_openai_history.py"
 RECORDINGS = "tests/server/test_openai_recordings.py"
 FAULTS = "tests/server/test_openai_faults.py"
 TENANTS = "tests/server/test_openai_tenants.py"
+TURNS = "tests/server/test_openai_turns.py"
 MUTANTS = [
     Mutant(
         "a body goes on only from one that it begins with",
@@ -145,8 +146,8 @@ MUTANTS = [
     Mutant(
         "a first question that failed is known when it comes again",
         "server/openai_conversations.py",
-        "        if not answered and request.conversation is None:\n",
-        "        if False:\n",
+        '            await self._index(key, [placed[-1].stored_id], "")\n',
+        "            pass\n",
         FAULTS,
     ),
     Mutant(
@@ -182,14 +183,14 @@ MUTANTS = [
     Mutant(
         "a request that is too long is tried once more",
         "server/openai_relay.py",
-        "            refusal = await self._ask(may_retry=True)\n",
-        "            refusal = await self._ask(may_retry=False)\n",
+        "        refusal = await self._ask(may_retry=True)\n",
+        "        refusal = await self._ask(may_retry=False)\n",
         FAULTS,
     ),
     Mutant(
         "a result without a call is refused",
         "server/openai_conversations.py",
-        "        if name not in known:\n",
+        "        if message.role is ChatRole.TOOL and message.tool_call_id not in calls:\n",
         "        if False:\n",
         FAULTS,
     ),
@@ -203,7 +204,7 @@ MUTANTS = [
     Mutant(
         "with one key for all, nobody reads a response of another",
         "server/openai_endpoint.py",
-        "        if not (self._shares_key and tenant.api_key is None) or first in _SHARED_PATHS:\n",
+        "        if not (self._shares_key and tenant.api_key is None):\n",
         "        if True:\n",
         TENANTS,
     ),
@@ -212,6 +213,111 @@ MUTANTS = [
         "server/openai_conversations.py",
         "        key = make_key(self._memory.agent, scope, INDEX_CONVERSATION)\n        records",
         '        key = make_key(self._memory.agent, "ana", INDEX_CONVERSATION)\n        records',
+        TENANTS,
+    ),
+    Mutant(
+        "twice as many results take twice the work",
+        "server/openai_conversations.py",
+        "        calls.update(call.id for call in message.tool_calls)\n",
+        "        calls |= {call.id for one in new for call in one.tool_calls}\n",
+        HISTORY,
+    ),
+    Mutant(
+        "the words of a client in an error are no window",
+        "items/formats/overflow.py",
+        "            if (match := sentence.match(text,",
+        "            if (match := sentence.search(text,",
+        f"{FAULTS} tests/items/formats/test_overflow.py",
+    ),
+    Mutant(
+        "a window that a tenant was told is that tenant's alone",
+        "server/openai_relay.py",
+        "                self._windows[exchange.key.scope, request.model] = window\n",
+        '                self._windows["bob", request.model] = window\n',
+        TENANTS,
+    ),
+    Mutant(
+        "with one key for all, nobody deletes a model",
+        "server/openai_endpoint.py",
+        '    r"(?:GET|HEAD) models(?:/.+)?"\n',
+        '    r"(?:GET|HEAD|DELETE) models(?:/.+)?"\n',
+        TENANTS,
+    ),
+    Mutant(
+        "a path that is encoded twice leads nowhere else",
+        "server/openai_endpoint.py",
+        "        if path == before:\n            break\n",
+        "        before = path\n        break\n",
+        TENANTS,
+    ),
+    Mutant(
+        "a client does not choose who pays for the key of all",
+        "server/upstream.py",
+        "            dropped |= _ACCOUNT_HEADERS\n",
+        "            pass\n",
+        TENANTS,
+    ),
+    Mutant(
+        "a client does not choose the address that a server behind reads",
+        "server/upstream.py",
+        " and not _ADDRESS_HEADERS.fullmatch(name):\n",
+        ":\n",
+        TENANTS,
+    ),
+    Mutant(
+        "a user has several conversations",
+        "server/openai_requests.py",
+        '    names += [body.get("user")] if by_user else []\n',
+        '    names += [body.get("user")]\n',
+        "tests/server/test_openai_app.py",
+    ),
+    Mutant(
+        "requests at once in a named conversation take turns",
+        "server/openai_conversations.py",
+        "        if request.conversation is None or request.previous_response is not None:\n",
+        "        if True:\n",
+        TURNS,
+    ),
+    Mutant(
+        "requests of several processes take turns",
+        "server/openai_conversations.py",
+        "        if isinstance(self._memory.store, Turns):\n",
+        "        if False:\n",
+        TURNS,
+    ),
+    Mutant(
+        "a reply names the fork that it is in",
+        "server/openai_conversations.py",
+        "            conversation=branch,\n",
+        "            conversation=request.conversation or branch,\n",
+        TURNS,
+    ),
+    Mutant(
+        "heartbeats are passed on at once",
+        "server/openai_relay.py",
+        "                if piece.is_heartbeat or is_begun or not api.is_preface(piece):\n",
+        "                if is_begun or not api.is_preface(piece):\n",
+        FAULTS,
+    ),
+    Mutant(
+        "no number goes upstream that is none",
+        "server/openai_bodies.py",
+        "    return number if isfinite(number) else _refuse_constant(text)\n",
+        "    return number\n",
+        FAULTS,
+    ),
+    Mutant(
+        "web pages of other sites do not get in",
+        "server/openai_endpoint.py",
+        "        if refusal is not None:\n",
+        "        if False:\n",
+        TENANTS,
+    ),
+    Mutant(
+        "a page sends JSON only if it is asked before",
+        "server/openai_endpoint.py",
+        "            _check_content_type(request)\n",
+        "",
         TENANTS,
     ),
 ]

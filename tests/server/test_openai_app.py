@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from models.model_server import as_json, chat, serving
 from models.provider_words import Say
-from server.endpoint import CHAT, KEY, Endpoint, answer_of, assistant, endpoint, endpoint_before
+from server.endpoint import (
+    CHAT,
+    KEY,
+    RESPONSES,
+    Endpoint,
+    answer_of,
+    assistant,
+    endpoint,
+    endpoint_before,
+    user,
+)
 
 from autonomy_ctx.server import openai_app
 
@@ -49,7 +60,6 @@ async def test_a_named_conversation_takes_new_messages_only() -> None:
         {"metadata": {"conversation_id": "trip"}},
         {"metadata": {"session_id": "trip"}},
         {"metadata": {"thread_id": "trip"}},
-        {"user": "trip"},
     ],
 )
 async def test_a_conversation_is_named_in_the_body_too(fields: dict[str, Any]) -> None:
@@ -57,6 +67,40 @@ async def test_a_conversation_is_named_in_the_body_too(fields: dict[str, Any]) -
         await made.ask("Hi", **fields)
         assert await names(made) == ["trip"]
         assert fields.items() <= made.upstream.seen[-1].body.items()
+
+
+async def test_a_user_has_several_conversations() -> None:
+    async with endpoint(Say("Hello."), Say("Hello again.")) as made:
+        for text in ("Our word is heron.", "What else?"):
+            await made.ask(text, user="ana-7")
+            assert made.sent() == [user(text)]
+            assert made.upstream.seen[-1].body["user"] == "ana-7"
+        body = {"model": "served", "input": "And now?", "user": "ana-7"}
+        await made.http.post(RESPONSES, json=body)
+        assert len(await names(made)) == 3
+        assert "ana-7" not in await names(made)
+
+
+async def test_a_user_has_one_conversation_if_that_is_asked_for() -> None:
+    async with endpoint(Say("Hello."), conversation_by_user=True) as made:
+        await made.ask("Our word is heron.", user="ana-7")
+        await made.http.post(RESPONSES, json={"model": "served", "input": "What is it?", "user": "ana-7"})
+        assert await names(made) == ["ana-7"]
+        assert len(made.sent()) == 3
+
+
+@pytest.mark.parametrize(
+    "name", [" trip", "trip ", "  my trip  ", " ", "my trip", "a%20b ", "\ttrip\n", "Füße "]
+)
+async def test_any_name_of_a_conversation_comes_back_in_the_header(name: str) -> None:
+    async with endpoint(Say("Hello.")) as made:
+        answer = await made.ask("Hi", metadata={"conversation_id": name})
+        assert answer_of(answer) == "Hello."
+        told = answer.headers["x-conversation-id"]
+        assert unquote(told) == name
+        again = await made.ask("Hi again", conversation=told)
+        assert again.headers["x-conversation-id"] == told
+        assert await names(made) == [name]
 
 
 async def test_the_body_goes_on_as_the_client_wrote_it() -> None:
@@ -106,3 +150,29 @@ async def test_arguments_that_mean_nothing_are_refused() -> None:
         openai_app("https://host/v1")
     with pytest.raises(ValueError, match="scope is empty"):
         openai_app("https://host/v1", scope="")
+
+
+async def test_thinking_of_a_claude_model_goes_on_only_while_our_part_of_the_request_is_the_same() -> None:
+    thought = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+
+    def answered(text: str) -> dict[str, Any]:
+        return {"role": "assistant", "content": text, "thinking_blocks": thought}
+
+    texts = ("One.", "Two.", "Three.", "Four.")
+    async with (
+        serving(*(as_json(chat(text)) for text in texts)) as upstream,
+        endpoint_before(upstream) as made,
+    ):
+        history: list[Any] = []
+        sent: list[list[bool]] = []
+        for rule, reply in (("Be kind.", "One."), ("Be kind.", "Two."), ("Be short.", "Three.")):
+            history.append(user(f"Before {reply}"))
+            rules = {"role": "system", "content": rule}
+            await made.ask(rules, *history, conversation="trip", model="anthropic/claude-opus-5-5")
+            answers = [one for one in made.sent() if one["role"] == "assistant"]
+            sent.append(["thinking_blocks" in one for one in answers])
+            history.append(answered(reply))
+        # Another model gets what the client sent.
+        await made.ask(rules, *history, user("And?"), conversation="trip", model="served")
+    assert sent == [[], [True], [False, False]]
+    assert all("thinking_blocks" in one for one in made.sent() if one["role"] == "assistant")

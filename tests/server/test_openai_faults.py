@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -151,6 +152,49 @@ async def test_a_stream_is_passed_on_byte_for_byte(every: int) -> None:
         assert list((await made.stored()).values()) == [["Hi", "Grüße 👋\u2028"]]
 
 
+PING = b": still there\n\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "first"),
+    [(CHAT, b""), (RESPONSES, b'data: {"type": "response.created", "response": {"id": "r"}}\n\n')],
+)
+async def test_heartbeats_are_passed_on_before_the_model_says_anything(path: str, first: bytes) -> None:
+    gate = anyio.Event()
+    headers = {"content-type": "text/event-stream"}
+    async with (
+        serving(Answer([first + PING], headers=headers, after=gate)) as upstream,
+        endpoint_before(upstream) as made,
+    ):
+        asked = {"messages": [user("Hi")]} if path == CHAT else {"input": "Hi"}
+        body = {"model": "served", "stream": True} | asked
+        with anyio.fail_after(30):
+            async with made.http.stream("POST", path, json=body) as response:
+                seen = b""
+                async for piece in response.aiter_raw():
+                    seen += piece
+                    if PING in seen:
+                        gate.set()
+        assert seen.startswith(first + PING)
+
+
+async def test_an_overflow_after_heartbeats_is_asked_again_with_less() -> None:
+    headers = {"content-type": "text/event-stream"}
+    refusal = Answer([PING, b"data: %b\n\n" % json.dumps(TOO_LONG).encode()], headers=headers)
+    fine, wrong = events(*chat_events("Fine.")), as_json({"error": {"message": "No.", "code": "no"}}, 400)
+    for second, expected in ((fine, "Fine."), (wrong, '"code": "no"')):
+        async with (
+            serving(refusal, second) as upstream,
+            endpoint_before(upstream, context_summary=False) as made,
+        ):
+            answer = await made.ask(*history(20), stream=True)
+            assert answer.content.startswith(PING)
+            assert expected in answer.text
+            assert "too long" not in answer.text
+            assert all(line[:5] in ("", "data:", ": sti") for line in answer.text.splitlines())
+            assert len(upstream.seen) == 2
+
+
 async def test_the_answer_is_stored_before_the_client_sees_its_end() -> None:
     gate = anyio.Event()
     told = events(*chat_events("Hello."), after=gate)
@@ -236,6 +280,36 @@ async def test_a_window_that_an_overflow_named_is_kept_to() -> None:
         assert composed.budget.max_tokens == 810
 
 
+async def test_words_of_a_client_that_upstream_repeats_are_no_window() -> None:
+    repeated = "Invalid value: 'maximum context length is 600'. Supported values are: 'text'."
+    refusal = as_json({"error": {"message": repeated, "code": "invalid_value"}}, 400)
+    async with (
+        serving(refusal, as_json(chat("Fine."))) as upstream,
+        endpoint_before(upstream, context_summary=False) as made,
+    ):
+        for name in ("one", "two"):
+            await made.ask(*history(20), conversation=name)
+        assert (await made.app.engine.explain("two")).budget is None
+        assert len(made.sent()) == len(history(20))
+
+
+async def test_a_window_is_forgotten_after_an_hour() -> None:
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    said = "This model's maximum context length is 900 tokens. However, you requested more."
+    refusal = as_json({"error": {"message": said, "code": "context_length_exceeded"}}, 400)
+    async with (
+        serving(refusal, as_json(chat("Fine."))) as upstream,
+        endpoint_before(upstream, context_summary=False, clock=lambda: time) as made,
+    ):
+        budgets = []
+        for name, minutes in (("one", 0), ("two", 59), ("three", 2)):
+            time += timedelta(minutes=minutes)
+            await made.ask(*history(20), conversation=name)
+            budget = (await made.app.engine.explain(name)).budget
+            budgets.append(None if budget is None else budget.max_tokens)
+        assert budgets == [810, 810, None]
+
+
 # -- requests that are none -----------------------------------------------------------------------
 
 
@@ -276,6 +350,8 @@ async def test_what_is_no_request_is_refused_and_not_stored(body: dict[str, Any]
         ({"input": "Hi", "instructions": 7}, "instructions"),
         ({"input": "Hi", "previous_response_id": 7}, "previous_response_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "9"}]}, "input"),
+        ({"input": [{"role": "user", "content": "Hi"}, {"type": ["message"]}]}, "input[1].type"),
+        ({"input": [{"type": {"a": 1}, "role": "user", "content": "Hi"}]}, "input[0].type"),
     ],
 )
 async def test_what_is_no_response_request_is_refused(body: dict[str, Any], param: str) -> None:
@@ -286,11 +362,20 @@ async def test_what_is_no_response_request_is_refused(body: dict[str, Any], para
         assert await made.stored() == {}
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"messages": NaN}', b"\xff", b'{"a":' * 100_000])
+BROKEN_JSON = [
+    *(b"", b"{", b"[]", b'{"messages": NaN}', b"\xff", b'{"a":' * 100_000),
+    # No server could read the number that it would become.
+    b'{"messages": [{"role": "user", "content": "Hi"}], "seed": 1e999}',
+    b'{"temperature": -1e999, "messages": [{"role": "user", "content": "' + b"x" * 40_000 + b'"}]}',
+]
+
+
+@pytest.mark.parametrize("raw", BROKEN_JSON)
 async def test_a_body_that_is_no_json_is_refused(raw: bytes) -> None:
     async with endpoint(Say("Hello.")) as made:
         refused = await made.http.post(CHAT, content=raw, headers={"content-type": "application/json"})
         assert error_of(refused)[0] == 400
+        assert made.upstream.seen == []
 
 
 async def test_a_body_may_only_be_so_large() -> None:

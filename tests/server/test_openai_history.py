@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.engine import ContextEngine
 from autonomy_ctx.items.formats.base import ModelReply
+from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.items.message import ChatRole, TextContent, ToolCall
 from autonomy_ctx.server.openai_conversations import Conversations, Exchange
 from autonomy_ctx.server.openai_history import (
@@ -322,3 +323,93 @@ def test_whatever_a_client_does_nothing_is_stored_twice_or_lost(
 
 def test_the_first_message_of_a_log_that_is_empty_is_placed_at_its_beginning() -> None:
     assert place_history(said("u1"), []) == Placement(chain_ids(["u1"]))
+
+
+# -- long requests --------------------------------------------------------------------------------
+
+
+class CountedText(str):
+    """A text that counts how often it is compared or looked up."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.looks += 1
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        CountedText.looks += 1
+        return str.__ne__(self, other)
+
+    def __hash__(self) -> int:
+        CountedText.looks += 1
+        return str.__hash__(self)
+
+
+def counted_calls(count: int) -> list[dict[str, Any]]:
+    function = {"name": "look", "arguments": "{}"}
+    ids = [CountedText(f"call_{number}") for number in range(count)]
+    return [{"id": one, "type": "function", "function": function} for one in ids]
+
+
+def one_by_one(count: int) -> list[dict[str, Any]]:
+    """A call, its result, the next call."""
+    made = []
+    for call in counted_calls(count):
+        made += [{"role": "assistant", "content": None, "tool_calls": [call]}, result_of(call)]
+    return made
+
+
+def all_at_once(count: int) -> list[dict[str, Any]]:
+    """All calls in one message, and then their results."""
+    calls = counted_calls(count)
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *map(result_of, calls)]
+
+
+def result_of(call: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call["id"], "content": "9"}
+
+
+async def looks_in_request(messages: Sequence[dict[str, Any]], headers: dict[str, str]) -> int:
+    """How often ids are looked at until the messages of a request are stored."""
+    async with Memory() as memory:
+        engine = ContextEngine(scope="ana", memory=memory, context_summary=False)
+        body = {"model": "m", "messages": [{"role": "user", "content": "Go."}, *messages]}
+        request = ChatCompletions().read_request(body, headers, 100)
+        before = CountedText.looks
+        await Conversations(engine).begin("ana", request, max_tokens=None)
+        await engine.close()
+        return CountedText.looks - before
+
+
+@pytest.mark.parametrize("make", [one_by_one, all_at_once])
+@pytest.mark.parametrize("headers", [{}, {"x-conversation-id": "trip"}])
+async def test_twice_as_many_results_take_twice_the_work(
+    make: Callable[[int], list[dict[str, Any]]], headers: dict[str, str]
+) -> None:
+    assert await looks_in_request(make(100), headers) < 2.5 * await looks_in_request(make(50), headers)
+
+
+def test_an_answer_with_twice_as_many_calls_takes_twice_the_work() -> None:
+    def looks(count: int) -> int:
+        function = {"name": "look", "arguments": "{}"}
+        calls = [{"index": CountedText(at), "function": function} for at in range(count)]
+        before = CountedText.looks
+        reply = OpenAIFormat().reply({"choices": [{"message": {"tool_calls": calls}}]})
+        assert len(reply.tool_calls) == count
+        return CountedText.looks - before
+
+    assert 0 < looks(100) < 2.5 * looks(50)
+
+
+def test_a_log_of_one_word_is_compared_in_linear_time() -> None:
+    def looks(count: int) -> int:
+        words = [HistoryMessage(CountedText("a"), ChatRole.USER) for _ in range(2 * count)]
+        words[count] = HistoryMessage(CountedText("b"), ChatRole.USER)
+        known = [HistoryMessage(CountedText("a"), ChatRole.USER, f"m{at}") for at in range(2 * count)]
+        before = CountedText.looks
+        place_history(words, known)
+        return CountedText.looks - before
+
+    assert looks(200) < 2.5 * looks(100)

@@ -162,7 +162,7 @@ async def test_images_are_sent_as_they_came_also_later() -> None:
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What?"}, part]}
     async with endpoint(Say("A dot."), Say("Red.")) as made:
         for content in ([item], [{"type": "message", "role": "user", "content": "Its colour?"}]):
-            body = {"model": "served", "input": content, "store": False, "user": "chat"}
+            body = {"model": "served", "input": content, "store": False, "metadata": {"thread_id": "chat"}}
             await made.http.post(RESPONSES, json=body)
         assert made.sent()[0] == item
 

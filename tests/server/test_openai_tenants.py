@@ -108,6 +108,76 @@ async def test_with_one_key_for_all_what_is_nobodys_is_passed_through_and_what_i
             assert upstream.seen[-1].headers["authorization"] == f"Bearer {SERVICE_KEY}"
 
 
+async def test_with_one_key_for_all_nothing_else_is_passed_through() -> None:
+    others = [
+        ("DELETE", "/v1/models/ft:of-the-service"),
+        ("POST", "/v1/models/ft:of-the-service"),
+        ("GET", "/v1/chat/completions"),
+        ("GET", "/v1/audio/voices"),
+        ("POST", "/v1/files"),
+        ("GET", "/v1/models/..%252ffiles"),
+        ("GET", "/v1/models/%252e%252e/files"),
+        ("GET", "/v1/models/..;/files"),
+        ("GET", "/v1/models/..%25255cfiles"),
+        ("GET", "/v1/models/%" + "25" * 20),
+        ("GET", "/v1/responses/resp_7/%252e%252e/resp_8"),
+        ("GET", "/v1/responses/resp_8"),
+        ("PUT", "/v1/responses/resp_7"),
+    ]
+    words = as_json(Responses().whole(Say("Hello.")) | {"id": "resp_7"})
+    async with (
+        serving(words) as upstream,
+        endpoint_before(upstream, authenticate=scope_of, api_key=SERVICE_KEY) as made,
+    ):
+        await made.http.post(RESPONSES, json={"model": "served", "input": "Hi"}, headers=ANA)
+        for method, path in others:
+            # As it is written.
+            url = httpx.URL(str(made.http.base_url)).copy_with(raw_path=path.encode())
+            refused = await made.http.send(httpx.Request(method, url, headers=ANA))
+            assert (path, error_of(refused)[0]) == (path, 404)
+        assert len(upstream.seen) == 1
+
+
+async def test_a_client_chooses_neither_who_pays_nor_what_a_server_behind_reads() -> None:
+    paying = {"openai-organization": "org", "openai-project": "project"}
+    misleading = {
+        "x-original-url": "/v1/files",
+        "x-rewrite-url": "/v1/files",
+        "x-http-method-override": "DELETE",
+        "x-forwarded-host": "elsewhere",
+        "connection": "keep-alive, X-Secret",
+        "x-secret": "of this connection",
+    }
+    told = Answer([b"{}"], headers={"connection": "x-inner", "x-inner": "of that connection"})
+    async with serving(told) as upstream, endpoint_before(upstream, api_key=SERVICE_KEY) as made:
+        for method, path in (("GET", "/v1/models"), ("POST", CHAT)):
+            body = {"model": "served", "messages": [user("Hi")]}
+            answer = await made.http.request(method, path, json=body, headers=paying | misleading)
+            seen = upstream.seen[-1].headers
+            assert not seen.keys() & (paying.keys() | misleading.keys() - {"connection"})
+            assert "x-secret" not in seen.get("connection", "").lower()
+            assert "x-inner" not in answer.headers
+    # With a key of its own, it is its own account.
+    async with serving(told) as upstream, endpoint_before(upstream) as made:
+        await made.http.get("/v1/models", headers=paying)
+        assert paying.items() <= upstream.seen[-1].headers.items()
+
+
+async def test_a_window_that_a_tenant_was_told_is_not_another_tenants() -> None:
+    told = "This model's maximum context length is 600 tokens. However, you requested more."
+    refusal = as_json({"error": {"message": told, "code": "context_length_exceeded"}}, 400)
+    async with (
+        serving(refusal, as_json(chat("Fine."))) as upstream,
+        endpoint_before(upstream, authenticate=scope_of, context_summary=False) as made,
+    ):
+        said = [one for at in range(20) for one in (user(f"Where is {at}? " * 20), assistant(f"At {at}."))]
+        for headers in (ANA, ANA, BOB):
+            await ask(made.http, headers, *said, "And now?")
+        whole, *hers, his = [len(one.body["messages"]) for one in upstream.seen]
+        assert len(hers) == 2
+        assert max(hers) < whole == his
+
+
 async def test_clients_that_nobody_knows_are_refused() -> None:
     async with endpoint(Say("Hello."), authenticate=scope_of) as made:
         for path in (CHAT, RESPONSES, "/v1/models"):
@@ -216,9 +286,54 @@ async def test_an_edited_history_is_a_fork(tmp_path: Path) -> None:
         assert again.headers["x-conversation-id"] == fork
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:8000", "origin": "http://localhost:8000"}, 200),
+        ({"host": "app.example", "origin": "https://app.example"}, 200),
+        ({"origin": "https://app.example"}, 200),
+        # A page that points its own name at this machine.
+        ({"host": "elsewhere.example", "origin": "http://elsewhere.example"}, 403),
+        ({"host": "elsewhere.example"}, 403),
+        ({"origin": "https://elsewhere.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost"}, 403),
+        # What a page may send without being asked before.
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": "Application/JSON; charset=utf-8"}, 200),
+    ],
+)
+async def test_web_pages_of_other_sites_do_not_get_in(headers: dict[str, str], status: int) -> None:
+    async with endpoint(Say("Hello."), allowed_hosts=["app.example"]) as made:
+        body = {"model": "served", "messages": [user("Hi")]}
+        answer = await made.http.post(CHAT, json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        assert len(made.upstream.seen) == (status == 200)
+        if status == 403:
+            listed = await made.http.get("/v1/models", headers=headers)
+            assert error_of(listed) == (403, "access_denied")
+
+
+async def test_only_who_is_not_authenticated_must_name_this_machine() -> None:
+    named = {"host": "app.example"}
+    async with endpoint(Say("Hello.")) as made:
+        refused = await made.http.get("/v1/models", headers=named)
+        assert error_of(refused) == (403, "access_denied")
+        assert "allowed hosts" in refused.json()["error"]["message"]
+    async with endpoint(Say("Hello."), authenticate=scope_of) as made:
+        assert answer_of(await ask(made.http, ANA | named, "Hi")) == "Hello."
+        refused = await ask(made.http, ANA | {"origin": "https://elsewhere.example"}, "Hi")
+        assert error_of(refused) == (403, "access_denied")
+    with pytest.raises(TypeError, match="allowed_hosts must be a list"):
+        openai_app("https://host/v1", scope="ana", allowed_hosts="app.example")
+
+
 async def test_a_mounted_endpoint_has_its_own_prefix() -> None:
     async with serving(as_json(chat("Hello."))) as upstream:
-        app = openai_app(f"{upstream.url}/v1", scope="ana")
+        app = openai_app(f"{upstream.url}/v1", scope="ana", allowed_hosts=["here"])
         outer = FastAPI()
         outer.mount("/llm", app)
         transport = httpx.ASGITransport(outer)

@@ -378,6 +378,7 @@ function summaryTab({ app, key, report }) {
         h("span", {}, `level ${segment.level}`),
         h("span", { class: "number" }, counted(segment.tokens, "token")),
         segment.model && !segment.is_digest && h("span", {}, plain(segment.model)),
+        segment.is_doubtful && h("span", { class: "tag warn" }, "doubtful"),
         segment.created_at && h("span", {}, moment(segment.created_at)),
       ]),
     ),

@@ -97,7 +97,7 @@ function figure(label, value, note) {
 
 function figures(report) {
   const share = report.tokens ? report.cached_tokens / report.tokens : 0;
-  const { cost, usage } = report;
+  const { cost, usage, thinking } = report;
   const price = cost.reported ?? cost.estimated;
   return h(
     "dl",
@@ -106,6 +106,7 @@ function figures(report) {
     figure("Cached prefix", percent(share), `${count(report.cached_tokens)} tokens`),
     figure("New", count(report.new_tokens), "tokens"),
     usage && figure("Answer", count(usage.output_tokens), "tokens"),
+    thinking.left_out > 0 && figure("Thinking left out", count(thinking.left_out), thinking.reasons.join("; ")),
     price !== null && figure("Cost", money(price), cost.reported === null ? "estimated" : report.steps > 1 ? "this step" : "as reported"),
   );
 }
