@@ -1,7 +1,9 @@
 """Which bad replies of a summarizer the checks let through, and which good ones they refuse.
 
 Every reply goes through the writer of segments, with one repair that is just as bad. Half of the
-conversations and kinds were written first and never tuned on; both halves are printed.
+conversations and kinds were written first and never tuned on; both halves are printed. A broken reply may
+never be kept; a poor one, about something else, may be kept only as doubtful. A third list has plain but
+true replies of simple summarizers, none of which may be refused.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -18,13 +21,27 @@ from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.items.summary_schema import READY_SCHEMAS, SummarySchema
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
-from benchmarks.gate_cases import held_out, tuned
+from benchmarks.gate_cases import held_out, plain, tuned
 from benchmarks.gate_cases.source import BadReply, Source
 from benchmarks.table import Figure
 
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+# What these replies say may be true or not, but it is a text: no check can tell it from a plain record.
+POOR = frozenset(
+    [
+        "answer",
+        "invented identifiers",
+        "half unknown",
+        "another conversation",
+        "lorem ipsum",
+        "vague",
+        "talk about the task",
+    ]
+)
 HALVES = {"tuned": tuned, "held out": held_out}
 _LONG_NUMBER = re.compile(r"(?<![\w.,/:-])(\d{1,3})(\d{3})(?![\w.,/:-])")
 _GROUPED_NUMBER = re.compile(r"(?<=\d)[.,](?=\d{3}\b)")
@@ -38,6 +55,9 @@ class Tally:
     bad: int = 0
     trials: int = 0
     kept: list[str] = field(default_factory=list)
+    poor: int = 0
+    poor_kept: int = 0
+    unmarked: list[str] = field(default_factory=list)
     good: int = 0
     refused: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
@@ -51,6 +71,7 @@ class Outcome:
     text: str | None
     repaired: bool
     reason: str = ""
+    is_doubtful: bool = False
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -60,15 +81,28 @@ async def measure(folder: Path) -> list[Figure]:
         tally = await judge_half(half.SOURCES, half.BAD, schema)
         kinds = len({one.kind for one in half.BAD})
         print(f"  gate, {name}: {tally.bad} bad replies of {kinds} kinds, {len(half.SOURCES)} conversations")
-        for label, found in (("kept", tally.kept), ("refused", tally.refused), ("repaired", tally.repaired)):
-            for case in found:
-                print(f"    {label}: {case}")
+        print(f"    {tally.poor_kept} of {tally.poor} poor replies kept")
+        _print_cases(tally)
         figures += [
             _share(f"{name}: bad replies kept", len(tally.kept), tally.trials, 0.0),
+            _share(f"{name}: poor replies kept as good ones", len(tally.unmarked), tally.poor, 0.1),
             _share(f"{name}: good replies refused", len(tally.refused), tally.good, 0.02),
             _share(f"{name}: good replies asked for twice", len(tally.repaired), tally.good, 0.05),
         ]
-    return figures
+    tally = await judge_plain()
+    print(f"  gate, plain: {tally.good} true replies, {len(tally.repaired)} of them kept as doubtful")
+    _print_cases(tally)
+    return [
+        *figures,
+        _share("plain: broken replies kept", len(tally.kept), tally.trials, 0.0),
+        _share("plain: true replies refused", len(tally.refused), tally.good, 0.0),
+    ]
+
+
+def _print_cases(tally: Tally) -> None:
+    for label in ("kept", "unmarked", "refused", "repaired"):
+        for case in getattr(tally, label):
+            print(f"    {label}: {case}")
 
 
 def _share(name: str, number: int, of: int, bound: float) -> Figure:
@@ -84,9 +118,15 @@ async def judge_half(
     for source in sources:
         for bad in replies:
             outcome = await write(source, bad, schema)
-            if outcome.text is not None and not _is_source_itself(source, bad):
-                tally.kept.append(f"{bad.kind} for {source.name}: {outcome.text[:200]!r}")
-            tally.trials += 1
+            kept = outcome.text is not None and not _is_source_itself(source, bad)
+            case = f"{bad.kind} for {source.name}: {(outcome.text or '')[:200]!r}"
+            if bad.kind in POOR:
+                tally.poor += 1
+                tally.poor_kept += kept
+                tally.unmarked += [case] if kept and not outcome.is_doubtful else []
+            else:
+                tally.trials += 1
+                tally.kept += [case] if kept else []
             tally.reasons[outcome.reason] += 1
         good = good_replies(source)
         for form, text in good if schema is None else with_headings(good, READY_SCHEMAS[schema]):
@@ -99,13 +139,35 @@ async def judge_half(
     return tally
 
 
+async def judge_plain() -> Tally:
+    """Try every plain reply on its own conversation, every broken one on all, and what says of a rule."""
+    tally = Tally(bad=len(plain.BROKEN) + len(plain.TURNED))
+    good = [(case.source, "", style, text) for case in plain.CASES for style, text in case.good]
+    good += [(source, rule, "rule", text) for source, rule, text in plain.SAID_OTHERWISE]
+    for source, rule, style, text in good:
+        outcome = await write(source, BadReply(style, text), rule=rule)
+        case = f"{style} of {source.name} ({outcome.reason}): {text[:200]!r}"
+        tally.good += 1
+        tally.refused += [case] if outcome.text is None else []
+        tally.repaired += [case] if outcome.is_doubtful else []
+    bad = [(case.source, "", reply) for case in plain.CASES for reply in plain.BROKEN]
+    bad += [(source, rule, BadReply("rule", text)) for source, rule, text in plain.TURNED]
+    for source, rule, reply in bad:
+        outcome = await write(source, reply, rule=rule)
+        tally.trials += 1
+        tally.reasons[outcome.reason] += 1
+        if outcome.text is not None:
+            tally.kept.append(f"{reply.kind} for {source.name}: {outcome.text[:200]!r}")
+    return tally
+
+
 def _is_source_itself(source: Source, bad: BadReply) -> bool:
     """Whether a reply that is bad for the others happens to be right for this conversation."""
     return bad.text in source.records
 
 
-async def write(source: Source, bad: BadReply, schema: str | None = None) -> Outcome:
-    """Have the writer ask a model that always gives this reply."""
+async def write(source: Source, bad: BadReply, schema: str | None = None, rule: str = "") -> Outcome:
+    """Have the writer ask a model that always gives this reply, where a rule may hold."""
 
     def answer(call: ModelCall) -> Any:
         prompt = str(call.messages[0]["content"])
@@ -122,10 +184,12 @@ async def write(source: Source, bad: BadReply, schema: str | None = None) -> Out
     settings = resolve_settings(ContextSummaryConfig(model=ScriptedModel([answer]), schema=schema))
     writer = SegmentWriter(settings, metrics, CircuitBreaker())
     try:
-        draft = await writer.write_batch(source.messages(), [], TokenCounter())
+        standing = [Fact(id="F1", kind="rule", text=rule, position=1, created_at=NOON)] if rule else []
+        draft = await writer.write_batch(source.messages(), [], TokenCounter(), None, standing)
     except UnfitSummary as error:
         return Outcome(None, bool(metrics.dump()["summaries_repaired"]), error.reason)
-    return Outcome(draft.text, bool(metrics.dump()["summaries_repaired"]))
+    repaired = bool(metrics.dump()["summaries_repaired"])
+    return Outcome(draft.text, repaired, is_doubtful=draft.is_doubtful)
 
 
 def good_replies(source: Source) -> Iterator[tuple[str, str]]:

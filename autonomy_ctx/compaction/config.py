@@ -435,6 +435,9 @@ def _usual_size(hard_limit_tokens: int | float | None, schema: SummarySchema | N
 
 def _resolve_floor_and_ceiling(floor: Any, ceiling: Any) -> tuple[int, int]:
     """Both limits, one chosen to go with the other when only one was given."""
+    if type(floor) is int and floor < 1:
+        # In words of its own: programs look for them.
+        raise ValueError(f"floor must be at least 1, not {floor}")
     if floor is not None:
         check_int("floor", floor)
     if ceiling is not None:

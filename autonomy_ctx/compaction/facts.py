@@ -11,20 +11,22 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
-from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.compaction.voices import Voices, is_said_by_user
 from autonomy_ctx.items.fact import (
     Fact,
     FactChange,
     FactLine,
+    add_note,
     normalize_fact,
     short_fact_line,
     standing_facts,
 )
 from autonomy_ctx.items.fact_rules import find_facts_in_steps
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.items.relative_dates import resolve_dates
+from autonomy_ctx.items.reported_speech import split_speech
 from autonomy_ctx.items.search_terms import folded_words
 from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.tokens import TokenCounter
@@ -58,29 +60,31 @@ def changes_from_lines(
 ) -> list[FactChange]:
     """The changes that a model wrote, each with the message that it most likely comes from.
 
-    A line that names something which is neither in the messages nor in the facts is invented, and is left
-    out. A line that ends an unknown fact is left out too.
+    A line is left out if it names something which is neither in the messages nor in the facts, if it ends an
+    unknown fact, or if it takes what somebody else said for the user's. A fact of the user is replaced or
+    ended only if the user's own words support it; otherwise a new value stands beside the old one.
     """
+    holding = {fact.id: fact for fact in standing if fact.state == "holds"}
     texts = [searchable_text(entry.message) for entry in entries]
-    terms = [folded_words(text) for text in texts]
-    holding = {fact.id: fact.text for fact in standing if fact.state == "holds"}
-    known = NameIndex(*texts, more=list(holding.values()))
+    known = NameIndex(*texts, more=[fact.text for fact in holding.values()])
+    voices = Voices(entries)
     changes: list[FactChange] = []
     for line in lines:
-        if line.action == "done" and line.target not in holding:
+        fact = holding.get(line.target or "")
+        if (line.action == "done" and fact is None) or unknown_names(line.text, known):
             continue
-        if unknown_names(line.text, known):
+        support = voices.check(line, fact)
+        if support is None:
             continue
-        entry = _source_of(line, entries, terms)
-        at = entry.message.created_at
+        at = support.entry.message.created_at
         changes.append(
             FactChange(
-                action=line.action,
-                position=entry.position,
+                action=support.action,
+                position=support.entry.position,
                 created_at=at,
                 kind=line.kind,
-                text=resolve_dates(line.text, at.astimezone(zone)),
-                target=line.target,
+                text=add_note(resolve_dates(line.text, at.astimezone(zone)), support.note),
+                target=None if support.action == "add" else line.target,
                 source="model",
             )
         )
@@ -164,11 +168,6 @@ def add_profile_changes(
     return found
 
 
-def is_said_by_user(message: Message) -> bool:
-    """Whether a user wrote the message. Mail of other agents has the role `user` too, but does not count."""
-    return message.role is ChatRole.USER and mail_id(message) is None
-
-
 def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tuple[FactChange, str | None]]:
     for position, message in entries:
         if not is_said_by_user(message):
@@ -189,7 +188,7 @@ def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tupl
 def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule) -> FactChange:
     if said is None or change.action == "done":
         return change
-    words, own = set(folded_words(change.text)), set(folded_words(said.text))
+    words, own = set(folded_words(change.text)), set(folded_words(split_speech(said.text).own))
     if len(words & own) < MIN_OWN_WORDS * len(words):
         return change
     fact = Fact(
@@ -248,13 +247,3 @@ def _read_words(text: str) -> tuple[int, tuple[str, ...]]:
     """How many different words a fact has, and those that are no numbers."""
     words = folded_words(text)
     return len(words), tuple(word for word in words if not word.isdecimal())
-
-
-def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:
-    """The message that shares most words with a fact; of several, what the user said last."""
-    words = folded_words(line.text)
-
-    def fit(index: int) -> tuple[int, bool, int]:
-        return len(words & terms[index]), entries[index].message.role is ChatRole.USER, index
-
-    return entries[max(range(len(entries)), key=fit)]

@@ -28,6 +28,7 @@ COUNTERS = (
     "summaries_timed_out",
     "summaries_refused",
     "summaries_repaired",
+    "summaries_doubtful",
     "summaries_discarded",
     "summaries_shared",
     "summaries_not_shared",
@@ -51,6 +52,8 @@ class SummaryMetrics:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._refused: Counter[str] = Counter()
+        # Since a summary was stored.
+        self.refused_in_row = 0
         self.lag_messages = 0
         self.lag_seconds = 0.0
         self.summary_seconds = 0.0
@@ -61,6 +64,7 @@ class SummaryMetrics:
 
     def count_refusal(self, reason: str) -> None:
         """Count a rejected answer of the model, by the reason."""
+        self.refused_in_row += 1
         self._counts["summaries_refused"] += 1
         self._refused[reason] += 1
 

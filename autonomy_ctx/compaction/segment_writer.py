@@ -35,7 +35,9 @@ from autonomy_ctx.compaction.schema_records import (
 )
 from autonomy_ctx.compaction.view import render_segment
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
+from autonomy_ctx.completion.reply_signs import strip_reply
 from autonomy_ctx.completion.summary_gate import (
+    CUT_OFF,
     Verdict,
     better,
     covered_names,
@@ -54,13 +56,13 @@ from autonomy_ctx.completion.summary_prompt import (
     repair_prompt,
 )
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.fact import Fact, FactLine, split_facts
+from autonomy_ctx.items.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.name_index import key_identifiers, key_names_of, rank_names
-from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
+from autonomy_ctx.items.summary_schema import READY_SCHEMAS, SchemaSection, SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript, visible_text
 from autonomy_ctx.memory.encoding import approximate_length
@@ -84,15 +86,20 @@ INLINE_CHARACTERS = 16_000
 INLINE_FACTS = 100
 # The same for a reply and what it is compared with, which takes longer.
 JUDGED_CHARACTERS = 2_000
+# Of a rejected answer, how many characters are shown to whoever looks for the reason.
+BEGINNING_CHARACTERS = 80
 T = TypeVar("T")
 
 
 class UnfitSummary(Exception):
-    """The answer of the model, and its repair, were rejected; `reason` is a word for the metrics."""
+    """The answer of the model, and its repair, were rejected; `reason` is a word for the metrics.
 
-    def __init__(self, reason: str) -> None:
+    `text` is how the answer began; it is never part of the message.
+    """
+
+    def __init__(self, reason: str, text: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.text = reason, text.strip()[:BEGINNING_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +114,12 @@ class SegmentDraft:
     output_tokens: int = 0
     prompt_hash: str = ""
     source_hash: str = ""
+    # Whether it was kept though it is poor.
+    is_doubtful: bool = False
     # Changes of the facts as the model wrote them; None when it wrote none, or was not asked.
     fact_lines: Sequence[FactLine] | None = None
+    # Whether it wrote something else in their place.
+    has_unread_facts: bool = False
     # The ids of the facts that it was shown.
     listed: frozenset[str] = frozenset()
 
@@ -133,6 +144,14 @@ class RecordLayout:
             bodies = {**self.merge.settled, **(self.merge.open if is_divided else {}), **bodies}
         text = fit_record(bodies, self.schema, self.tokens, counter)
         return text or trim_to_cap(reply, self.tokens, counter.count_text)
+
+
+class JudgedReply(NamedTuple):
+    """A verdict, what the reply says of the facts, and its text as it came."""
+
+    verdict: Verdict
+    reply: SplitReply
+    text: str
 
 
 class SourceNames(NamedTuple):
@@ -403,26 +422,27 @@ class SegmentWriter:
         spent = [0, 0]
         started = time.monotonic()
         ask_and_judge = partial(self._ask_and_judge, source, cap, counter, spent)
-        verdict, lines = await ask_and_judge(prompt)
+        verdict, reply, text = await ask_and_judge(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            second, more_lines = await ask_and_judge(again)
+            second, repaired, text = await ask_and_judge(again)
             verdict = better(verdict, second)
             # A repair is of the record: what was written about the facts the first time stands.
-            lines = more_lines if lines is None else lines
-        text = verdict.text
-        if not verdict.fit and (verdict.problem not in ("too long", "cut off") or not text):
-            raise UnfitSummary(verdict.problem or "unfit")
+            reply = repaired if reply.lines is None else reply
+        if not verdict.text:
+            raise UnfitSummary(verdict.problem or "empty", text)
+        if not verdict.fit:
+            self._metrics.add("summaries_doubtful")
 
         def complete() -> str:
             count = counter.count_text
             if layout is not None:
-                is_cut = not verdict.fit and verdict.problem == "cut off"
-                arranged = layout.arrange(trim_to_cap(text, cap, count) if is_cut else text, counter)
+                # Only the end of an unfinished text goes: each section is shortened by itself.
+                is_cut = verdict.problem == CUT_OFF
+                arranged = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
                 return name_missing(arranged, source.names.to_name, cap=layout.tokens, count=count, fill=True)
-            fitting = text if verdict.fit else trim_to_cap(text, cap, count)
-            return name_missing(fitting, source.names.to_name, cap=cap, count=count)
+            return name_missing(verdict.fit_to(cap, count), source.names.to_name, cap=cap, count=count)
 
         text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
@@ -435,7 +455,9 @@ class SegmentWriter:
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
             source_hash=_hash(source.text),
-            fact_lines=lines,
+            is_doubtful=not verdict.fit,
+            fact_lines=reply.lines,
+            has_unread_facts=reply.is_unread,
         )
 
     async def _ask_and_judge(
@@ -445,7 +467,7 @@ class SegmentWriter:
         counter: TokenCounter,
         spent: list[int],
         prompt: Prompt,
-    ) -> tuple[Verdict, list[FactLine] | None]:
+    ) -> JudgedReply:
         self._metrics.add("summarizer_calls")
         reply = await self._ask_model(prompt)
         read = counter.count_text("".join(message["content"] for message in prompt.messages))
@@ -458,17 +480,20 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
-        record, lines = split_facts(reply.text)
-        # One that repeats the prompt is judged whole.
-        if lines is not None and prompt.secret not in reply.text:
-            reply = replace(reply, parts=(TextContent(record),))
-        # What the reply itself changes need not hold.
-        changed = {line.target for line in lines or ()}
-        standing = [fact.text for fact in source.standing if fact.state == "holds" and fact.id not in changed]
+        settings, holding = self.settings, [fact for fact in source.standing if fact.state == "holds"]
+        schemas = (None, *READY_SCHEMAS.values())
 
-        def judge_reply() -> Verdict:
-            return judge(
-                reply,
+        def judge_reply() -> JudgedReply:
+            # Thoughts may have a heading of facts, too.
+            answer = strip_reply(reply.text)
+            split = split_facts(answer)
+            # One that repeats the prompt is judged whole.
+            is_whole = split.record == answer or prompt.secret in answer
+            # What the reply itself changes need not hold.
+            changed = {line.target for line in split.lines or ()}
+            standing = [fact for fact in holding if fact.id not in changed]
+            verdict = judge(
+                reply if is_whole else replace(reply, parts=(TextContent(split.record),)),
                 source=source.text,
                 source_tokens=source.tokens,
                 cap=cap,
@@ -476,15 +501,16 @@ class SegmentWriter:
                 secret=prompt.secret,
                 key_names=source.names.key,
                 asked=prompt.messages[0]["content"],
-                context=(*source.context, self.settings.instructions or "", *_headings(source.layout)),
-                standing=[*standing, *source.pinned],
-                facts="\n".join(line.text for line in lines or ()),
-                script_free=self.settings.instructions is not None,
+                context=(*source.context, settings.instructions or "", *_headings(source.layout)),
+                standing=[*(fact.text for fact in standing), *source.pinned],
+                rules=[fact.text for fact in standing if fact.kind == "rule"],
+                facts="\n".join(line.text for line in split.lines or ()),
+                script_free=settings.instructions is not None or settings.schema not in schemas,
             )
+            return JudgedReply(verdict, split, reply.text)
 
-        compared = sum(map(len, (source.text, reply.text, *source.context, *standing)))
-        is_short = compared <= JUDGED_CHARACTERS
-        return await run_or_offload(is_short, judge_reply), lines
+        compared = sum(map(len, (source.text, reply.text, *source.context, *(one.text for one in holding))))
+        return await run_or_offload(compared <= JUDGED_CHARACTERS, judge_reply)
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Call the model and report the result to the breaker, unless that belongs to another model."""
@@ -593,12 +619,12 @@ def compile_patterns() -> None:
     """Compile the patterns that a prompt and its answer need, which the first summary would do."""
     sample, record = (
         'User: "Stop 1" is Lisbon at 2 pm, not Porto-7.',
-        "- Stop 1 is Lisbon. [x]\nFACTS\n+ value: 1",
+        "- Stop 1 is Lisbon, not Porto. [x]\nFACTS\n+ value: 1\nnone",
     )
     batch_prompt(sample, (), cap=1, instructions=None)
     message = Message("user", sample)
     names = key_identifiers([message])
-    text, lines = split_facts(record)
+    text, lines, _ = split_facts(record)
     judge(
         ModelReply(parts=(TextContent(text),)),
         source=sample,

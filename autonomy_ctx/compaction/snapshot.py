@@ -18,6 +18,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
+from autonomy_ctx.compaction.word_tables import are_tables_loaded, prepare_tables
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.items.digest import digest, read_for_digest
 from autonomy_ctx.items.fact import standing_facts
@@ -203,6 +204,20 @@ class SnapshotReader:
             entries = [*page.entries, *entries]
             complete = len(page.entries) < limit
         return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
+
+    async def prepare_bound(
+        self,
+        snapshot: ConversationSnapshot,
+        settings: CompactionSettings,
+        count: CountMessage,
+        pending: PendingDigest | None = None,
+    ) -> None:
+        """Prepare what the first digest of a process needs, if `bound` makes one."""
+        if not are_tables_loaded():
+            shown = snapshot.with_pending(pending)
+            tokens = window_budget(settings, shown.state)
+            if bounded_start(shown.entries, shown.state.covered, settings.limits, tokens, count):
+                await prepare_tables()
 
     def bound(
         self,

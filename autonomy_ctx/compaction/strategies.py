@@ -14,7 +14,7 @@ from typing import Any
 
 from autonomy_ctx.compaction.plan import COMPRESSION_RATIO, MIN_SUMMARY_TOKENS
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt, is_chat_model
-from autonomy_ctx.completion.summary_gate import judge, trim_to_cap
+from autonomy_ctx.completion.summary_gate import judge
 from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
@@ -190,10 +190,8 @@ class SummarizeOldest(Compact):
             context=(self.instructions or "",),
             script_free=self.instructions is not None,
         )
-        if verdict.fit:
-            return verdict.text
-        if verdict.problem in ("too long", "cut off") and verdict.text:
-            return trim_to_cap(verdict.text, cap, count)
+        if verdict.text:
+            return verdict.fit_to(cap, count)
         logger.warning("a summary was rejected (%s); the context is unchanged", verdict.problem)
         return None
 

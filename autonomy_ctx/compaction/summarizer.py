@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypedDict
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet, ref
@@ -21,18 +21,18 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 import anyio
 from anyio.abc import TaskGroup
 
-from autonomy_ctx.background import Background, run_in_thread
+from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
-from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary, compile_patterns
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.compaction.snapshot import PendingDigest
 from autonomy_ctx.compaction.summary_job import MAX_REFUSALS, SummaryBatch, SummaryJob
+from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.items.fact_rules import load_tables
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
@@ -48,6 +48,8 @@ WORKER_REQUEST_SECONDS = 2.0
 # How often to look for work that a process has left behind.
 SWEEP_SECONDS = 30.0
 _REFUSAL_RETRY_SECONDS = 300.0
+# After so many rejected summaries in a row, a warning shows how the last one began.
+MANY_REFUSALS = 5
 _TRACKED_CONVERSATIONS = 4096
 
 
@@ -334,7 +336,7 @@ class Summarizer:
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, return the lease and the time to continue."""
-        await _ensure_loaded()
+        await prepare_tables()
         job = SummaryJob(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
         batch: SummaryBatch | None = None
         try:
@@ -361,6 +363,7 @@ class Summarizer:
                 if result is None:
                     return None
                 self._metrics.add("summaries_committed")
+                self._metrics.refused_in_row = 0
                 event = replace(event, last=result.segment.last, segment=result.segment)
                 await self._fire_hooks(SummaryHook.AFTER_SUMMARY, event)
                 lease = replace(lease, attempts=0, refusals=0, refused="")
@@ -380,6 +383,14 @@ class Summarizer:
             self._metrics.add("background_tasks_failed")
             self._metrics.count_refusal(error.reason)
             logger.warning("a summary was rejected (%s); the history stays and is shown", error.reason)
+            if self._metrics.refused_in_row % MANY_REFUSALS == 0:
+                # The one log line with such a text: without it nobody can tell what the model does wrong.
+                logger.warning(
+                    "%d summaries in a row were rejected, the last one for this reason: %s; it begins: %r",
+                    self._metrics.refused_in_row,
+                    error.reason,
+                    error.text,
+                )
             refusal_key = batch.refusal_key if batch is not None else ""
             refusals = lease.refusals + 1 if lease.refused == refusal_key else 1
             divisible = batch is not None and batch.divisible
@@ -434,19 +445,6 @@ class Summarizer:
             if (store := store_ref()) is not None:
                 self._swept_stores.discard(store)
                 self._wakeups.pop(store, None)
-
-
-@cache
-def load_lazy_parts() -> None:
-    """Import and compile what the first summary of a process needs: 90 ms of CPU."""
-    compile_patterns()
-    load_tables()
-
-
-async def _ensure_loaded() -> None:
-    if not load_lazy_parts.cache_info().currsize:
-        # Whoever stops waiting leaves it to end by itself.
-        await run_in_thread(load_lazy_parts, abandon_on_cancel=True)
 
 
 def _summary_event(key: Key, batch: SummaryBatch) -> SummaryEvent:

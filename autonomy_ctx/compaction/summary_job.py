@@ -43,6 +43,7 @@ from autonomy_ctx.compaction.segment_writer import (
 )
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import facts_until, render_standing, summary_tokens, window_budget
+from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.digest import read_for_digest
 from autonomy_ctx.items.fact import FactChange
@@ -61,6 +62,8 @@ MAX_OUTDATED_FACTS = 400
 # After so many refusals of the same messages, fewer of them are tried, or none.
 MAX_REFUSALS = 2
 _MAX_SHRINK_TRIES = 8
+# At the end of the hash of its prompt, a segment has this if it was kept though it is poor.
+DOUBTFUL_MARK = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +254,11 @@ class SummaryJob:
         state: SummaryState,
         done: Sequence[FoundDone],
     ) -> list[FactChange]:
-        """The changes of facts that the model wrote, or those found by rules if it does not write facts."""
+        """The changes of facts that the model wrote, or those found by rules if it wrote none to be read."""
         zone = self._settings.zone
         # A model that has written facts before, but none now, has no changes.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
-        if draft.fact_lines is not None or writes_facts:
+        if (draft.fact_lines is not None or writes_facts) and not draft.has_unread_facts:
             changes = await run_or_offload(
                 len(state.facts) <= INLINE_FACTS,
                 partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone),
@@ -298,6 +301,8 @@ class SummaryJob:
             # The size limit always holds; a failed call is repeated only while there is room.
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
+            if isinstance(error, UnfitSummary):
+                self._metrics.count_refusal(error.reason)
             draft = await self._writer.extract(texts, counter, outdated)
         return _make_segment(
             draft,
@@ -334,6 +339,7 @@ class SummaryJob:
         if not cut:
             return False
         chosen = entries[:cut]
+        await prepare_tables()
         await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
         await give_way()
         segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
@@ -442,7 +448,7 @@ def _make_segment(
         model=draft.model,
         input_tokens=draft.input_tokens,
         output_tokens=draft.output_tokens,
-        prompt_hash=draft.prompt_hash,
+        prompt_hash=draft.prompt_hash + DOUBTFUL_MARK * draft.is_doubtful,
         source_hash=draft.source_hash,
         coverage=draft.coverage,
     )

@@ -21,17 +21,13 @@ REFUSAL_CUES = {
         *("i don't have access", "i do not have access", "i don't see any", "i do not see any"),
         *("i'm not comfortable", "i am not comfortable", "i don't feel comfortable", "i'm not allowed"),
         *("i am not allowed", "i can only help with", "unable to comply", "can't assist", "cannot assist"),
+        *("could you please", "could you provide", "could you share", "please provide the conversation"),
+        *("please paste", "please share the conversation", "which part of the conversation"),
     ),
     "de": (
         *("tut mir leid", "ich kann nicht", "kann ich nicht", "kann ich leider", "ich kann leider"),
-        *(
-            "leider kann ich",
-            "ich kann dir",
-            "ich kann ihnen",
-            "ich kann dabei",
-            "als ki",
-            "als sprachmodell",
-        ),
+        *("leider kann ich", "ich kann dir", "ich kann ihnen", "ich kann dabei", "als ki"),
+        *("als sprachmodell",),
         *("ich bin nicht in der lage", "nicht in der lage, ", "ich darf nicht", "darf ich nicht"),
         *("entschuldigung", "ich entschuldige mich", "ich bitte um entschuldigung", "verzeihung"),
         *("ich habe keinen zugriff", "ich muss ablehnen"),
@@ -65,52 +61,42 @@ REFUSAL_CUES = {
     ),
 }
 
-# How an answer to somebody begins; a record begins with what it records.
+# A first word to somebody; a record begins after it.
 OPENING_CUES = {
     "en": (
         *("sure", "sure thing", "certainly", "of course", "absolutely", "okay", "ok", "great", "got it"),
         *("understood", "no problem", "alright", "all right", "gladly", "happy to help", "i'd be happy to"),
-        *("yes", "no", "hello", "hi", "hi there", "good question", "you're welcome", "hmm", "perfect"),
+        *("yes", "hello", "hi", "hi there", "good question", "you're welcome", "hmm", "perfect"),
     ),
     "de": (
         *("gerne", "gern", "natürlich", "klar", "selbstverständlich", "okay", "verstanden", "alles klar"),
-        *("sicher", "ja", "nein", "hallo", "in ordnung", "guten tag", "kein problem", "perfekt"),
+        *("sicher", "ja", "hallo", "in ordnung", "guten tag", "kein problem", "perfekt"),
     ),
     "fr": (
-        *("bien sûr", "certainement", "avec plaisir", "d'accord", "entendu", "oui", "non", "bonjour"),
+        *("bien sûr", "certainement", "avec plaisir", "d'accord", "entendu", "oui", "bonjour"),
         *("très bien", "parfait", "volontiers", "compris"),
     ),
     "es": (
-        *("claro", "por supuesto", "desde luego", "con gusto", "entendido", "sí", "no", "hola", "vale"),
+        *("claro", "por supuesto", "desde luego", "con gusto", "entendido", "sí", "hola", "vale"),
         *("de acuerdo", "perfecto", "claro que sí"),
     ),
     "pt": (
-        *("claro", "com certeza", "certamente", "com prazer", "entendido", "sim", "não", "olá", "perfeito"),
+        *("claro", "com certeza", "certamente", "com prazer", "entendido", "sim", "olá", "perfeito"),
         *("tudo bem", "de acordo", "combinado"),
     ),
     "ja": (
-        "もちろん",
-        "承知しました",
-        "承知いたしました",
-        "かしこまりました",
-        "はい",
-        "了解しました",
-        "わかりました",
+        *(
+            "もちろん",
+            "承知しました",
+            "承知いたしました",
+            "かしこまりました",
+            "はい",
+            "了解しました",
+            "わかりました",
+        ),
     ),
     "zh": ("好的", "当然", "當然", "没问题", "沒問題", "明白了", "可以的", "您好", "你好", "收到", "是的"),
     "ar": ("بالتأكيد", "طبعا", "بالطبع", "حسنا", "نعم", "مرحبا", "على الرحب والسعة", "بكل سرور"),
-}
-
-# Thanks to somebody, at the beginning of an answer.
-THANKS_CUES = {
-    "en": ("thank you", "thanks for", "thanks,", "thanks!"),
-    "de": ("danke für", "vielen dank", "danke,", "danke!"),
-    "fr": ("merci",),
-    "es": ("gracias", "muchas gracias"),
-    "pt": ("obrigado", "obrigada", "muito obrigado"),
-    "ja": ("ありがとうございます", "お問い合わせ"),
-    "zh": ("谢谢", "謝謝", "感谢您"),
-    "ar": ("شكرا",),
 }
 
 # Before a record: "Here is the summary:"; a beginning and a noun belong together.
@@ -153,61 +139,16 @@ CLOSING_CUES = {
     "ar": ("لا تتردد", "هل ترغب", "إذا كنت", "آمل أن", "هل تريد"),
 }
 
-# How a sentence begins in which a model speaks of itself.
-FIRST_PERSON_CUES = {
-    "en": (
-        *("i ", "i've ", "i'll ", "i'm ", "i'd ", "let me ", "let's ", "we've ", "we have ", "first, i "),
-        *("first i ", "now i ", "the user wants me", "the user asked me", "the user is asking me"),
-    ),
-    "de": ("ich ", "lass mich ", "wir haben ", "zuerst muss ich"),
-    "fr": ("je ", "j'", "laissez-moi ", "nous avons "),
-    "es": ("yo ", "voy a ", "déjame ", "hemos "),
-    "pt": ("eu ", "vou ", "deixe-me ", "fiz "),
-    "ja": ("私は", "私が", "では、", "それでは"),
-    "zh": ("我", "让我", "我们"),
-    "ar": ("أنا ", "لقد قمت", "سأقوم", "دعني "),
-}
-SECOND_PERSON_WORDS = {
-    "en": ("you", "your", "yours", "you'd", "you're", "you've"),
-    "de": ("du", "dir", "dich", "dein", "deine", "deinen"),
-    "fr": ("vous", "votre", "vos", "tu", "toi", "ton", "ta"),
-    "es": ("usted", "ustedes", "tu", "tus", "te", "ti"),
-    "pt": ("você", "vocês", "teu", "tua"),
-    "ja": ("あなた", "お客様", "ご要望", "ください", "ましょうか"),
-    "zh": ("您", "你"),
-    "ar": ("لك", "أنت", "لكم"),
-}
-
 # Words that turn what a sentence says into its opposite, and phrases that lift a rule.
 DENIAL_WORDS = {
     "en": (
         *("not", "no", "never", "cannot", "can't", "don't", "doesn't", "didn't", "won't", "isn't", "aren't"),
-        *(
-            "wasn't",
-            "mustn't",
-            "shouldn't",
-            "without",
-            "none",
-            "nothing",
-            "nobody",
-            "neither",
-            "nor",
-            "forbidden",
-        ),
+        *("wasn't", "mustn't", "shouldn't", "without", "none", "nothing", "nobody", "neither"),
+        *("nor", "forbidden"),
     ),
     "de": (
-        "nicht",
-        "kein",
-        "keine",
-        "keinen",
-        "keiner",
-        "keinem",
-        "nie",
-        "niemals",
-        "ohne",
-        "nichts",
-        "niemand",
-        "verboten",
+        *("nicht", "kein", "keine", "keinen", "keiner", "keinem", "nie", "niemals", "ohne"),
+        *("nichts", "niemand", "verboten"),
     ),
     "fr": ("pas", "jamais", "aucun", "aucune", "sans", "rien", "interdit", "ni"),
     "es": ("no", "nunca", "jamás", "sin", "ningún", "ninguna", "nada", "prohibido", "ni"),
@@ -245,12 +186,9 @@ PLACEHOLDER_WORDS = (
 _TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "refusal": REFUSAL_CUES,
     "opening": OPENING_CUES,
-    "thanks": THANKS_CUES,
     "preamble": PREAMBLE_CUES,
     "noun": RECORD_NOUNS,
     "closing": CLOSING_CUES,
-    "first person": FIRST_PERSON_CUES,
-    "second person": SECOND_PERSON_WORDS,
     "denial": DENIAL_WORDS,
     "lifting": LIFTING_CUES,
 }

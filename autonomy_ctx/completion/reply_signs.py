@@ -1,7 +1,7 @@
 """Signs that a reply is not a summary of a conversation, found without a model.
 
 `strip_reply` removes what models write around a summary. `find_fault` names a fault for which a reply is
-always rejected; `weak_signs` names signs that count only if identifiers are missing too.
+always rejected. A summary that is only plain has none.
 """
 
 from __future__ import annotations
@@ -25,18 +25,23 @@ MOST_ROUNDS = 8
 HEAD, SHORT_WORDS, LONG_WORD = 240, 40, 5
 LOOP_SHINGLE, LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 4, 24, 0.5, 1.3
 PROMPT_WORDS = 6
-SCRIPT_SHARE, MIN_LETTERS = 0.15, 16
-RICH_SOURCE, SHARED_WORDS, TOPIC_SHARE = 24, 2, 0.25
+# Of a text, the share in scripts that its source does not have; of a script, the letters to tell.
+SCRIPT_SHARE, MIN_LETTERS = 0.6, 16
+RICH_SOURCE, FEW_WORDS, SHARED_WORDS = 24, 6, 2
+QUOTED_WORDS = 2
 DENIAL_SHARE = 0.6
 
 _SPACES = lazy_pattern(r"\s+")
+_BLANK_LINES = lazy_pattern(r"\n{3,}")
 # A bounded look around each place: runs of marks must not cost more than their length.
 _SENTENCE_END = lazy_pattern("(?<=[.!?…؟])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
+_SENTENCE_MARK = lazy_pattern("[.!?…؟。！？]")  # noqa: RUF001
 _LIST_NUMBER = lazy_pattern(r"\s*[(]?\d{1,4}[.)]\s*")
 _LIST_MARK = lazy_pattern(r"\s*+(?:[-*•#>|]{1,6}|[(]?\d{1,3}[.)]|\[[ x]?\])?\s*+")
 _THOUGHTS = "think|thinking|thought|thoughts|analysis|reasoning|reflection|scratchpad"
 _THOUGHT_START = lazy_pattern(rf"\s*<({_THOUGHTS})>", re.IGNORECASE)
 _THOUGHT_END = lazy_pattern(rf"</(?:{_THOUGHTS})>[ \t]{{0,8}}(?:\n|\Z)", re.IGNORECASE)
+_FIRST_WORDS = lazy_pattern("[^\n!,.;:。、，！—~<]{1,30}(?:[!,.;:。、，！—~]{1,3}|(?=[\n<])|\\Z)")  # noqa: RUF001
 _WRAPPER_START = lazy_pattern(r"<(summary|record|answer|output|response|final)>", re.IGNORECASE)
 _TAG = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
 _PAGE_START = lazy_pattern(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
@@ -44,24 +49,9 @@ _PAGE_TAG = lazy_pattern(r"<(?:html|head|body|title|center|h1|hr)\b", re.IGNOREC
 _STATUS = lazy_pattern(r"(?:http\S{0,5} |error(?: code)?:? |status:? ){0,2}[45]\d\d\b[ :-]{0,3}[a-z{]")
 _ERROR_KEYS = frozenset(
     [
-        "error",
-        "errors",
-        "type",
-        "message",
-        "detail",
-        "details",
-        "code",
-        "status",
-        "request_id",
-        "statuscode",
-        "title",
-        "param",
-        "timestamp",
-        "path",
-        "success",
-        "ok",
-        "instance",
-        "object",
+        *("error", "errors", "type", "message", "detail", "details", "code", "status"),
+        *("request_id", "statuscode", "title", "param", "timestamp", "path", "success", "ok"),
+        *("instance", "object"),
     ]
 )
 _QUOTATION = lazy_pattern(
@@ -81,45 +71,36 @@ _SAID_BY = lazy_pattern(
 _CLAUSE_END = lazy_pattern(r"[,;:，；、،]\s?|\s(?:but|aber|mais|pero|mas)\s")  # noqa: RUF001
 _CODE_CHARACTER = lazy_pattern(r"[\d_/\\@=]")
 _SCRIPTS = {
-    "unspaced": lazy_pattern("[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"),
-    "hangul": lazy_pattern("[\uac00-\ud7af\u1100-\u11ff]"),
-    "latin": lazy_pattern("[A-Za-z\u00c0-\u024f]"),
-    "arabic": lazy_pattern("[\u0600-\u06ff\u0750-\u077f]"),
-    "cyrillic": lazy_pattern("[\u0400-\u052f]"),
-    "greek": lazy_pattern("[\u0370-\u03ff]"),
-    "hebrew": lazy_pattern("[\u0590-\u05ff]"),
-    "indic": lazy_pattern("[\u0900-\u0dff]"),
-    "thai": lazy_pattern("[\u0e00-\u0e7f]"),
+    "han": "\u3005\u3400-\u4dbf\u4e00-\u9fff",
+    "kana": "\u3040-\u30ff",
+    "hangul": "\uac00-\ud7af\u1100-\u11ff",
+    "latin": "A-Za-z\u00c0-\u024f",
+    "arabic": "\u0600-\u06ff\u0750-\u077f",
+    "cyrillic": "\u0400-\u052f",
+    "greek": "\u0370-\u03ff",
+    "hebrew": "\u0590-\u05ff",
+    "indic": "\u0900-\u0dff",
+    "thai": "\u0e00-\u0e7f",
 }
 # One character of these says as much as two or three letters.
-_DENSE = {"unspaced": 2.5, "hangul": 2.0}
+_DENSE = {"han": 2.5, "kana": 2.5, "hangul": 2.0}
+_LETTER_OF = {script: lazy_pattern(f"[{letters}]") for script, letters in _SCRIPTS.items()}
+# A sentence, or some words of one: names and codes alone are no language. Japanese mixes two scripts.
+_RUN_OF = {
+    script: lazy_pattern(
+        rf"(?:[{letters}][^A-Za-z\n]{{0,6}}){{{int(MIN_LETTERS / _DENSE[script])}}}"
+        if script in _DENSE
+        else rf"(?:[{letters}][\s,.'\u2019،-]{{0,2}}){{{MIN_LETTERS}}}"
+    )
+    for script, letters in _SCRIPTS.items()
+}
 # What every record says, whatever it is about.
 _RECORD_WORDS = frozenset(
     [
-        "user",
-        "users",
-        "assistant",
-        "goal",
-        "goals",
-        "rules",
-        "decision",
-        "decisions",
-        "facts",
-        "identifiers",
-        "artifacts",
-        "questions",
-        "question",
-        "conversation",
-        "summary",
-        "record",
-        "request",
-        "requested",
-        "asked",
-        "wants",
-        "headings",
-        "discussed",
-        "answer",
-        "answered",
+        *("user", "users", "assistant", "goal", "goals", "rules", "decision", "decisions"),
+        *("facts", "identifiers", "artifacts", "questions", "question", "conversation"),
+        *("summary", "record", "request", "requested", "asked", "wants", "headings"),
+        *("discussed", "answer", "answered", "open", "next", "step", "steps", "done"),
     ]
 )
 
@@ -142,8 +123,10 @@ class Material:
         return "\n\n".join(_SPEAKER.sub("", one) for one in blocks)
 
     @cached_property
-    def scripts(self) -> dict[str, float]:
-        return _script_shares(self.prose)
+    def scripts(self) -> frozenset[str]:
+        """Those in which it has some words in a row, such as a sentence that is quoted."""
+        words = _without_codes(self.prose)
+        return frozenset(script for script, run in _RUN_OF.items() if run.search(words))
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -186,6 +169,7 @@ def strip_reply(text: str) -> str:
     for _ in range(MOST_ROUNDS):
         before = text
         for strip in (
+            _without_opening,
             _without_thoughts,
             _without_wrapper,
             _without_preamble,
@@ -196,6 +180,14 @@ def strip_reply(text: str) -> str:
         if text == before:
             return text
     return ""
+
+
+def _without_opening(text: str) -> str:
+    """The text without a first word to somebody, such as `Okay.`; thoughts may follow it."""
+    found = _FIRST_WORDS.match(text)
+    if found and _plain(found[0]).rstrip("!,.;:。、，！—~ ") in cues_of("opening"):  # noqa: RUF001
+        return text[found.end() :]
+    return text
 
 
 def _without_thoughts(text: str) -> str:
@@ -234,8 +226,6 @@ def _without_fence(text: str) -> str:
 def _without_preamble(text: str) -> str:
     line = text[:HEAD].partition("\n")[0]
     folded = _plain(line.lstrip("*#>_ "))
-    opening = _opening_length(folded)
-    folded = folded[opening:].lstrip("!,.:。、，！ ")  # noqa: RUF001
     if not folded.startswith(cues_of("preamble")):
         return text
     for end in (":", "\uff1a", ".", "。"):
@@ -246,9 +236,9 @@ def _without_preamble(text: str) -> str:
 
 
 def _without_closing(text: str) -> str:
-    """The text without a last line that only offers more help, if there are other lines."""
-    head, found, last = text.rpartition("\n")
-    if found and len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(cues_of("closing")):
+    """The text without a last line that only offers more help."""
+    head, _, last = text.rpartition("\n")
+    if len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(cues_of("closing")):
         return head
     return text
 
@@ -271,12 +261,8 @@ def find_fault(text: str, material: Material, covered: float, *, script_free: bo
         return "loop"
     if not script_free and _has_other_script(body, material):
         return "other script"
-    if _is_answer(text):
-        return "answer to the conversation"
-    if _is_template(body, material):
-        return "placeholders"
-    if not script_free and covered < 0.1 and _shares_nothing(body, material):
-        return "another subject"
+    if not covered and says_nothing(text, material):
+        return "empty"
     return None
 
 
@@ -325,7 +311,7 @@ def _is_refusal(text: str, covered: float, material: Material) -> bool:
     """Whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
-    is quoted from it.
+    is quoted from it, and a sentence about the same as the source tells of somebody who cannot do something.
     """
     short = len(_WORD.findall(text[:2000])) <= SHORT_WORDS
     for number, sentence in enumerate(_first_sentences(text, 2 if covered < 0.3 else 1)):
@@ -335,10 +321,18 @@ def _is_refusal(text: str, covered: float, material: Material) -> bool:
             continue
         for cue in cues_of("refusal"):
             at = plain.find(cue)
-            inside = at > 0 and number == 0 and short and not _SAID_BY.search(plain[:at])
-            if (at == 0 or inside) and _is_word(plain, at, at + len(cue)):
+            if at < 0 or not _is_word(plain, at, at + len(cue)) or _is_quoted(plain[at:], cue, material):
+                continue
+            inside = number == 0 and short and not _SAID_BY.search(plain[:at])
+            if at == 0 or (inside and _shared_words(plain, material) < SHARED_WORDS):
                 return True
     return False
+
+
+def _is_quoted(plain: str, cue: str, material: Material) -> bool:
+    """Whether the source has these words, too: the cue and what follows it."""
+    following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
+    return len(following) > QUOTED_WORDS and cue + " ".join(following) in material.folded
 
 
 def _is_loop(text: str, material: Material) -> bool:
@@ -362,46 +356,39 @@ def _repeated_share(words: Sequence[str]) -> float:
 
 
 def _has_other_script(text: str, material: Material) -> bool:
-    shares = _script_shares(text)
-    if not shares:
-        return False
-    if not material.scripts:
-        return False
-    script, share = max(shares.items(), key=lambda one: one[1])
-    spoken = max(material.scripts, key=lambda one: material.scripts[one])
-    return (
-        share > 0.5
-        and material.scripts.get(script, 0.0) < SCRIPT_SHARE
-        and shares.get(spoken, 0.0) < 2 * SCRIPT_SHARE
-    )
-
-
-def _script_shares(text: str) -> dict[str, float]:
-    """The share of each script among the letters of a text; Latin names, paths and codes are in no script."""
-    words = " ".join(word for word in text.split() if not _CODE_CHARACTER.search(word))
-    if text.isascii():
-        return {"latin": 1.0} if len(words) >= MIN_LETTERS else {}
-    weights = {
-        script: len(pattern.findall(words if script == "latin" else text)) * _DENSE.get(script, 1.0)
-        for script, pattern in _SCRIPTS.items()
+    """Whether a text is written in a script that its source does not have."""
+    words = _without_codes(text)
+    found = {
+        script: len(letter.findall(words)) * _DENSE.get(script, 1.0) for script, letter in _LETTER_OF.items()
     }
-    total = sum(weights.values())
-    return {} if total < MIN_LETTERS else {script: weight / total for script, weight in weights.items()}
-
-
-def _is_answer(text: str) -> bool:
-    first = _plain(text[:HEAD].lstrip("*#>_- "))
-    return bool(_opening_length(first)) or first.startswith(cues_of("thanks"))
-
-
-def _is_template(body: str, material: Material) -> bool:
-    """Whether little is left of a text without what should have been filled in."""
-    filled = [one for one in _BRACKET_PLACEHOLDER.findall(body) if _is_placeholder(one, material)]
-    if not filled:
+    total = sum(found.values())
+    if total < MIN_LETTERS or not material.scripts:
         return False
-    for one in filled:
-        body = body.replace(one, " ")
-    return len(filled) > 1 or len(_LETTERS.findall(body)) < 2 * PROMPT_WORDS
+    return sum(found[script] for script in found.keys() - material.scripts) > SCRIPT_SHARE * total
+
+
+def _without_codes(text: str) -> str:
+    """The text without names, paths and codes, which are in no script."""
+    return " ".join(word for word in text.split() if not word.isascii() or not _CODE_CHARACTER.search(word))
+
+
+def says_nothing(text: str, material: Material) -> bool:
+    """Whether nothing, or one word, is left of a text without headings and placeholders.
+
+    Of a source with hardly a word, one word may be enough.
+    """
+    body = _own_lines(text, material)
+    for one in _BRACKET_PLACEHOLDER.findall(body):
+        if _is_placeholder(one, material):
+            body = body.replace(one, " ")
+    body = "\n".join(line for line in body.splitlines() if not line.rstrip(" *_").endswith((":", "\uff1a")))
+    if not any(map(str.isalnum, body)):
+        return True
+    if len(material.spoken_stems) < FEW_WORDS or identifiers(body):
+        return False
+    words = _LETTERS.findall(body)
+    is_title = not _SENTENCE_MARK.search(body) and not _stems(body, least=3)
+    return is_title or (len(words) < 2 and not (is_unspaced(body) and len(words[0]) > 3))
 
 
 def _is_placeholder(found: str, material: Material) -> bool:
@@ -411,65 +398,27 @@ def _is_placeholder(found: str, material: Material) -> bool:
     return found.startswith("{{") or inside.startswith(PLACEHOLDER_WORDS)
 
 
-def _shares_nothing(body: str, material: Material) -> bool:
+def is_other_subject(text: str, material: Material) -> bool:
     """Whether a text says almost nothing that a source with enough to say has, too."""
     if len(material.spoken_stems) < RICH_SOURCE:
         return False
-    if any(line.count(" ") > 1 and line in material.folded for line in map(_bare_line, body.splitlines())):
-        return False
-    stems = set(_stems(body))
-    shared = len(stems & material.stems)
-    return shared < SHARED_WORDS and 2 * shared < max(len(stems), 1)
-
-
-# -- what is suspicious -------------------------------------------------------------------------------
-
-
-def weak_signs(text: str, raw: str, material: Material, *, fills_room: bool = False) -> list[str]:
-    """Signs that are not enough alone to reject a text; `raw` is the unchanged reply.
-
-    A text that `fills_room` has half of the length that was asked for, or more: it is not short, however
-    long its source is.
-    """
     body = _own_lines(text, material)
-    sentences = split_sentences(body)
-    plain = [_plain(_QUOTATION.sub("", one)) for one in sentences]
-    stripped = [one[mark.end() :] if (mark := _LIST_MARK.match(one)) else one for one in plain]
-    whole = [one for one in stripped if _is_whole(one)]
-    stems = set(_stems(body))
-    words = len(_WORD.findall(body))
-    signs = {
-        "no whole sentence": not whole,
-        "short": words < PROMPT_WORDS or (not fills_room and 50 * words < len(_WORD.findall(material.prose))),
-        "first person": any(one.startswith(cues_of("first person")) for one in stripped[:3]),
-        "second person": any(_says_you(one) for one in plain),
-        "question": bool(plain) and len(plain) < 4 and plain[-1].rstrip("*_)").endswith(("?", "؟")),
-        "offer": any(_plain(one).startswith(cues_of("closing")) for one in split_sentences(raw)[-2:]),
-        "another subject": len(stems & material.stems) < TOPIC_SHARE * len(stems),
-        "error": any(phrase in _plain(text[:HEAD]) for phrase in ERROR_PHRASES),
-        "placeholders": any(_is_placeholder(one, material) for one in _BRACKET_PLACEHOLDER.findall(body)),
-        "refusal": any(one.startswith(cues_of("refusal")) for one in stripped[:4]),
-    }
-    return [sign for sign, there in signs.items() if there]
+    shared = _shared_words(body, material)
+    return shared < SHARED_WORDS and 2 * shared < max(len(set(_stems(body))), 1)
+
+
+def _shared_words(text: str, material: Material) -> int:
+    """How many of the words that say what a text is about its source has, too."""
+    return len(set(_stems(text)) & material.stems)
+
+
+# -- sentences ----------------------------------------------------------------------------------------
 
 
 def has_whole_sentence(text: str) -> bool:
     """Whether at least one sentence or item of a list is complete."""
-    return any(_is_whole(_plain(text[start:end])) for start, end in sentence_spans(text))
-
-
-def _is_whole(plain: str) -> bool:
-    words = _LETTERS.findall(plain)
-    return len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words)
-
-
-def _says_you(plain: str) -> bool:
-    return any(word in cues_of("second person") for word in _LETTERS.findall(plain)) or any(
-        word in plain for word in cues_of("second person") if is_unspaced(word)
-    )
-
-
-# -- sentences ----------------------------------------------------------------------------------------
+    told = (_LETTERS.findall(text[start:end]) for start, end in sentence_spans(text))
+    return any(len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words) for words in told)
 
 
 def sentence_ends(text: str) -> list[int]:
@@ -514,7 +463,7 @@ def drop_sentences(text: str, unwanted: Callable[[int, int], bool]) -> str:
             kept.append(text[start:end])
     if not changed:
         return text
-    lines = "".join(kept).split("\n")
+    lines = _BLANK_LINES.sub("\n\n", "".join(kept)).split("\n")
     return "\n".join(
         line.rstrip() for line in lines if not line.strip() or not _LIST_MARK.fullmatch(line)
     ).strip()
@@ -592,6 +541,19 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     return denied
 
 
+def turns_rule(text: str, rules: Iterable[str]) -> bool:
+    """Whether a clause of a text says the opposite of a rule and nothing else."""
+    told = [_Sentence(one) for one in split_sentences(text)]
+    for rule in (_rules.get_or_make(one, partial(_read_rule, one)) for one in rules):
+        for sentence in told:
+            alone = any(
+                _is_about(stems, rule) and stems.issubset(rule.stems) for _, stems in sentence.clauses
+            )
+            if alone and _denies(sentence, rule):
+                return True
+    return False
+
+
 def _is_about(stems: Set[str], rule: _Rule) -> bool:
     return bool(rule.stems) and sum(map(stems.__contains__, rule.stems)) >= DENIAL_SHARE * len(rule.stems)
 
@@ -610,7 +572,7 @@ def _denies(sentence: _Sentence, rule: _Rule) -> bool:
         for clause, stems in sentence.clauses
         if all(name in clause for name in rule.names) and _is_about(stems, rule)
     ]
-    return _is_denial(min(about, key=len, default=sentence.plain)) != is_denial
+    return bool(about) and _is_denial(min(about, key=len)) != is_denial
 
 
 def _is_denial(plain: str) -> bool:
@@ -658,14 +620,6 @@ def _plain(text: str) -> str:
 
 def _bare_line(line: str) -> str:
     return _plain(line).strip("*#>_-• :")
-
-
-def _opening_length(plain: str) -> int:
-    """How long the word is with which an answer begins, 0 for none; a mark or nothing has to follow it."""
-    for cue in cues_of("opening"):
-        if plain.startswith(cue) and (len(plain) == len(cue) or plain[len(cue)] in "!,.;。、，！—~"):  # noqa: RUF001
-            return len(cue)
-    return 0
 
 
 def _has_cue(plain: str, cues: Iterable[str]) -> bool:

@@ -1,8 +1,8 @@
 """Decides whether a summary may replace its source.
 
-A summary replaces messages, so a bad one loses history. The gate fails closed: a text is accepted only if
-there is no sign against it. Sentences that name something which is not in the source, or that deny a fact
-which holds, are left out. If the model can repair the text, the verdict has the sentence to ask for it.
+A summary replaces messages, so a broken one loses history: it is refused. One that is merely poor is kept
+if asking once more gives no better one, because a model that is plain but honest has none. Sentences that
+name something which is not in the source, or that deny a fact which holds, are left out.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from itertools import islice
 from typing import Any
 
 from autonomy_ctx.completion.reply_signs import (
-    RICH_SOURCE,
     Material,
     contradicts,
     drop_sentences,
     find_denied,
     find_fault,
     has_whole_sentence,
+    is_other_subject,
+    says_nothing,
     sentence_ends,
     split_sentences,
     strip_reply,
-    weak_signs,
+    turns_rule,
 )
 from autonomy_ctx.items.formats.any_reply import CUT_OFF_REASONS, REFUSAL_REASONS, has_calls
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.name_index import NameIndex, checked_names, key_names_of, unknown_names
+from autonomy_ctx.items.name_index import NameIndex, key_names_of, unknown_names
 from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.items.transcript import MARK_PATTERN, neutralize_marks
 
@@ -39,14 +40,16 @@ LONGEST_TOKEN = 16  # characters, on average over a text
 SHINGLE = 8
 ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 0.6, 0.6, 100
 ECHO_TURNS, TURNS_SHARE = 4, 0.3
-# A text with less of the key identifiers is asked for again, and with signs it is refused.
+# A text with less of the key identifiers is asked for again.
 LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.1
-FEW_WORDS, FEW_IDENTIFIERS, SIGN_COVERAGE, SIGNS_COVERAGE, MANY_SIGNS = 6, 2, 0.1, 0.3, 3
-UNKNOWN_SHARE, DROPPED_SHARE = 0.5, 0.25
+# One that loses more than this by its unknown identifiers, too.
+DROPPED_SHARE = 0.25
 # A text this little over its cap is not worth a second call.
 CAP_TOLERANCE = 16
 MOST_NAMES = 12
 SHORTENED_MARK = " [shortened]"
+TOO_LONG, CUT_OFF = "too long", "cut off"
+LONGER, RULE_TURNED = "longer than its source", "rule turned into its opposite"
 ALSO_NAMED = "Also named: "
 MIN_LINE_TOKENS = 48
 
@@ -62,25 +65,32 @@ _REPAIRS = {
     "prompt repeated": "It repeats the instructions; write the record itself.",
     "loop": "It repeats itself; say everything once.",
     "other script": "It is not in the language of the conversation; write in that language.",
-    "answer to the conversation": "It answers the conversation; write a record of it instead.",
-    "placeholders": "It holds placeholders; write what the conversation says.",
-    "another subject": "It does not say what the conversation says; write a record of it.",
 }
+RULE_REPAIR = "It says the opposite of what holds; keep every rule as it is."
+SUBJECT_REPAIR = "It does not say what the conversation says; write a record of it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The cleaned text, whether it is accepted, and the question that may repair it.
+    """The cleaned text, what is wrong with it, and the question that may repair it.
 
-    The text of an unfit verdict may be shortened and kept only if it is too long or was cut off; it is
-    empty where nothing of it may be kept.
+    A broken reply has a problem and no text. The text of a poor one may be kept if there is no better one,
+    cut at a sentence if it is too long or was cut off.
     """
 
     text: str
-    fit: bool
     problem: str | None
     repair: str | None
     coverage: float
+
+    @property
+    def fit(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem is None
+
+    def fit_to(self, cap: int, count: Callable[[str], int]) -> str:
+        """The text in at most about `cap` tokens; what is too long or unfinished is cut at a sentence."""
+        return trim_to_cap(self.text, cap, count) if self.problem in (TOO_LONG, CUT_OFF) else self.text
 
 
 def judge(
@@ -95,6 +105,7 @@ def judge(
     asked: str = "",
     context: Sequence[str] = (),
     standing: Sequence[str] = (),
+    rules: Sequence[str] = (),
     facts: str = "",
     script_free: bool = False,
 ) -> Verdict:
@@ -102,8 +113,9 @@ def judge(
 
     `key_names` are the identifiers that matter, all of the source's by default. `asked` is the prompt
     without the source. What `context` names is known though the source does not have it. A sentence that
-    denies one of the `standing` rules and facts is left out. What the reply names in its `facts`, below the
-    record, need not be in the record. With `script_free` the text may be in another language than its source.
+    denies one of the `standing` facts is left out; a text that turns one of the `rules` among them into its
+    opposite is refused. What the reply names in its `facts`, below the record, need not be in the record.
+    With `script_free` the text may be in another language than its source.
     """
     answer = strip_reply(reply.text)
     text = _clean(answer)
@@ -112,60 +124,56 @@ def judge(
     head = text[: LONGEST_TOKEN * max(cap, SMALLEST)]
     covered = covered_names(wanted, f"{head}\n{facts}")
 
-    def verdict(
-        problem: str | None, repair: str | None = None, *, fit: bool = False, keep: bool = True
-    ) -> Verdict:
-        kept = text if keep else ""
-        return Verdict(text=kept, fit=fit, problem=problem, repair=repair, coverage=covered)
+    def refused(problem: str, repair: str | None = None) -> Verdict:
+        return Verdict(text="", problem=problem, repair=repair, coverage=covered)
+
+    def kept(problem: str | None = None, repair: str | None = None) -> Verdict:
+        return Verdict(text=text, problem=problem, repair=repair, coverage=covered)
 
     stop = (reply.stop or "").lower()
     if stop in REFUSAL_REASONS:
-        return verdict("refused by the model")
+        return refused("refused by the model")
     if (has_calls(reply) and not text) or any(map(_is_tool_protocol, (reply.text, answer, text))):
-        return verdict("tool protocol")
+        return refused("tool protocol")
     tokens = count(text)
     if (secret and secret.lower() in answer.lower()) or _echoes(
         reply.text, text, tokens, source, source_tokens
     ):
-        return verdict("echo")
+        return refused("echo")
     material = Material(source, asked)
     # Without names to look for, the words have to tell.
     if fault := find_fault(head, material, covered if wanted else 0.0, script_free=script_free):
-        return verdict(fault, _REPAIRS.get(fault), keep=False)
-    max_tokens = min(cap + cap // CAP_TOLERANCE, max(source_tokens, SMALLEST) - 1)
-    asked_tokens = min(cap, max_tokens)
+        return refused(fault, _REPAIRS.get(fault))
+    longest = max(source_tokens, SMALLEST)
+    max_tokens = min(cap + cap // CAP_TOLERANCE, longest - 1)
+    shorter = f"write at most {min(cap, max_tokens)} tokens."
+    if tokens > longest:
+        return refused(LONGER, f"It is too long; {shorter}")
     known = NameIndex(source, *context, *wanted, more=standing)
-    checked, unknown = checked_names(head), unknown_names(head, known)
-    if unknown and len(unknown) >= UNKNOWN_SHARE * len(checked):
-        return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
-    room = _share_with_room(wanted, cap, count)
-    if covered < SIGNS_COVERAGE or len(wanted) < FEW_IDENTIFIERS:
-        fills_room = 2 * tokens >= asked_tokens
-        signs = [] if script_free else weak_signs(head, reply.text, material, fills_room=fills_room)
-        signs += ["unknown identifiers"] * bool(unknown) + ["cut off"] * (stop in CUT_OFF_REASONS)
-        if _too_little(len(wanted), covered, len(signs), room, len(material.spoken_stems)):
-            return verdict("poor coverage", _leaves_out(wanted, text), keep=False)
+    unknown = unknown_names(head, known)
+    denied = _denied_facts(head, standing, source)
+    if turns_rule(head, [rule for rule in denied if rule in rules]):
+        return refused(RULE_TURNED, RULE_REPAIR)
     whole = text
-    text = _without_contradictions(_without_unknown(head if unknown else text, known), standing, source)
-    if not any(map(str.isalnum, text)):
-        return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
+    text = _without_unknown(head if unknown else text, known)
+    if denied:
+        text = drop_sentences(text, lambda start, end: contradicts(text[start:end], denied))
+    if len(text) < len(whole) and says_nothing(text, material):
+        return refused("empty", _names_unknown(unknown)) if unknown else refused(RULE_TURNED, RULE_REPAIR)
     if len(text) < len(whole):
         covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
     if stop in CUT_OFF_REASONS:
-        ends = sentence_ends(text)
-        keep = (
-            bool(ends)
-            and has_whole_sentence(text[: ends[-1]])
-            and (ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1)
-        )
-        return verdict("cut off", f"It was cut off; write at most {asked_tokens} tokens.", keep=keep)
+        repair = f"It was cut off; {shorter}"
+        return kept(CUT_OFF, repair) if _has_finished_sentence(text) else refused("empty", repair)
     if tokens > max_tokens:
-        return verdict("too long", f"It is too long; write at most {asked_tokens} tokens.")
+        return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
-        return verdict("unknown identifiers", _names_unknown(unknown), fit=True)
-    if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * room:
-        return verdict("poor coverage", _leaves_out(wanted, text), fit=True)
-    return verdict(None, fit=True)
+        return kept("unknown identifiers", _names_unknown(unknown))
+    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, material):
+        return kept("another subject", SUBJECT_REPAIR)
+    if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * _share_with_room(wanted, cap, count):
+        return kept("poor coverage", _leaves_out(wanted, text))
+    return kept()
 
 
 _ENDS = ".!?…。！？؟"  # noqa: RUF001
@@ -213,22 +221,18 @@ def _clean(text: str) -> str:
     return neutral(text)
 
 
-def _too_little(wanted: int, covered: float, signs: int, room: float, words: int) -> bool:
-    """Whether a text with so many signs has too few of the identifiers that matter.
-
-    Of a source with hardly a word nothing better can be said, and one without identifiers needs more signs.
-    What there is no `room` for is not asked for: a short record of a long stretch has few of its identifiers.
-    """
-    if words < FEW_WORDS:
-        return False
-    if wanted < FEW_IDENTIFIERS:
-        return signs >= MANY_SIGNS and words >= RICH_SOURCE
-    least = min(SIGN_COVERAGE, room / 2)
-    return (signs > 0 and covered < least) or (signs > 2 and covered < SIGNS_COVERAGE * room)
+def _has_finished_sentence(text: str) -> bool:
+    """Whether a text that was cut off has a sentence before its end, or ends with one."""
+    ends = sentence_ends(text)
+    return (
+        bool(ends)
+        and has_whole_sentence(text[: ends[-1]])
+        and (ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1)
+    )
 
 
 def _share_with_room(wanted: Sequence[str], cap: int, count: Callable[[str], int]) -> float:
-    """The share of the identifiers that fit into half of a text."""
+    """The share of the identifiers that fit into half of a text: a short record of a long stretch has few."""
     return min(1.0, cap / 2 / max(count(", ".join(wanted)), 1))
 
 
@@ -259,15 +263,14 @@ def _occurrences(text: str, name: str) -> Iterator[int]:
         at = text.find(name, end)
 
 
-def _without_contradictions(text: str, standing: Sequence[str], source: str) -> str:
-    """The text without the sentences that deny what holds, unless users have said the same."""
+def _denied_facts(text: str, standing: Sequence[str], source: str) -> list[str]:
+    """What holds and is denied by a text, unless users have said the same."""
     denied = find_denied(split_sentences(text), standing)
     if not denied:
-        return text
+        return []
     turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
     by_users = find_denied(split_sentences("\n".join(turns)), denied)
-    holding = [one for one in denied if one not in by_users]
-    return drop_sentences(text, lambda start, end: contradicts(text[start:end], holding))
+    return [one for one in denied if one not in by_users]
 
 
 def neutral(text: str) -> str:
@@ -283,10 +286,10 @@ def neutral(text: str) -> str:
 
 
 def better(first: Verdict, second: Verdict) -> Verdict:
-    """Which of an answer and its repair to keep; one that can be trimmed is better than a hopeless one."""
+    """Which of an answer and its repair to keep; a poor one is better than a broken one."""
 
     def worth(verdict: Verdict) -> tuple[bool, bool, float]:
-        return verdict.fit, verdict.repair is not None or verdict.fit, verdict.coverage
+        return verdict.fit, bool(verdict.text), verdict.coverage
 
     return second if worth(second) > worth(first) else first
 

@@ -10,14 +10,18 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from autonomy_ctx.items.fact import QUESTION_NOTE, Fact, FactKind
+from autonomy_ctx.items.fact import ASSISTANT_NOTE, Fact, FactKind, stated_text
 from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
     Clause,
     Subject,
     find_codes,
     find_numbers,
+    is_same_subject,
+    names_another,
+    old_value,
     read_clause,
+    shares_subject,
 )
 from autonomy_ctx.items.phrases import split_words
 from autonomy_ctx.items.text_cache import TextCache
@@ -43,7 +47,7 @@ class HoldingFact:
 
     @cached_property
     def clause(self) -> Clause:
-        return read_clause(BRACKETED_DATE.sub("", self.text.partition(QUESTION_NOTE)[0]))
+        return read_clause(BRACKETED_DATE.sub("", stated_text(self.text)))
 
     @cached_property
     def subject(self) -> Subject | None:
@@ -56,11 +60,25 @@ class HoldingFact:
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
-        return tuple(find_numbers(self.text))
+        return tuple(find_numbers(stated_text(self.text)))
+
+    @property
+    def is_of_assistant(self) -> bool:
+        """Whether only the assistant said it."""
+        return self.text.endswith(ASSISTANT_NOTE)
 
     @property
     def has_code(self) -> bool:
-        return has_code(find_codes(self.text))
+        return has_code(find_codes(stated_text(self.text)))
+
+    def may_be_replaced(self, clause: Clause) -> bool:
+        """Whether a clause is about the same thing: it names its subject, or the value that held."""
+        named = old_value(clause) & self.clause.content
+        is_same = bool(clause.subject and self.subject and is_same_subject(clause.subject, self.subject))
+        if names_another(clause, self.clause):
+            return bool(named)
+        others = [self.clause, *([self.replaced.clause] if self.replaced else [])]
+        return bool(named) or is_same or any(shares_subject(clause, other) for other in others)
 
 
 class ComparedFacts:

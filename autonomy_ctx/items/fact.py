@@ -25,11 +25,14 @@ FactSource = Literal["model", "rules", "user"]
 FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
+MAX_TOOL_NAME = 100
 # At the end of a fact that is shown in part.
 CUT_MARK = "\u2026"
 STANDING_HEADING = "[What holds now]"
 # Between an answer and the question without which it says little; a bracket follows.
 QUESTION_NOTE = " (asked: "
+# After what a tool's result says, and after a value that only the assistant gives.
+TOOL_NOTE, ASSISTANT_NOTE = " (tool: ", " (said by the assistant)"
 # Between a fact and what held before it; a day and a bracket follow.
 UNTIL_NOTE = " (until "
 
@@ -52,10 +55,16 @@ T = TypeVar("T")
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
 _id_of, _position_of = attrgetter("id"), attrgetter("position")
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
-# A list mark before the sign, and emphasis around the kind, are what small models add.
+# A list mark before the sign or in its place, and emphasis around the kind, are what small models write.
 _CHANGE_LINE = lazy_pattern(
-    r"[ \t]{0,8}(?:[-*\u2022][ \t]{1,4})?(?P<sign>[+~x\u00d7])[ \t]{0,4}\[?(?P<target>[Ff]\d{1,9})?\]?"
+    r"[ \t]{0,8}(?:[-*\u2022][ \t]{1,4})?(?P<sign>[+~x\u00d7]|(?<=[-*\u2022] ))[ \t]{0,4}"
+    r"\[?(?P<target>[Ff]\d{1,9})?\]?"
     r"[ \t:]{0,4}(?:\*{0,2}(?P<kind>[A-Za-z]{1,12})\*{0,2}[ \t]{0,4}:[ \t]{0,4})?\*{0,2}(?P<text>.*)"
+)
+# A line that says that there is nothing to write.
+_NO_CHANGE = lazy_pattern(
+    r"\W{0,8}(?:none|nothing(?: new| changes| changed)?|n/a|no (?:new |other )?(?:changes?|facts?|updates?)"
+    r"|keine(?: änderungen)?|aucune?|ningun[oa]|nenhuma?|sin cambios|なし|変更なし|无|没有|لا شيء)\W{0,8}"
 )
 
 
@@ -123,27 +132,69 @@ def clean_fact_text(text: str) -> str:
     return " ".join(text.split())[:MAX_FACT_CHARACTERS].rstrip()
 
 
-def split_facts(reply: str) -> tuple[str, list[FactLine] | None]:
-    """The record of a reply, and the changes below its heading; None when it has no such heading.
+def add_note(text: str, note: str) -> str:
+    """A fact with a note on where it comes from, no longer than a fact may be."""
+    return text[: MAX_FACT_CHARACTERS - len(note)].rstrip() + note
 
-    Lines that cannot be read are left out.
+
+def tool_note(name: str) -> str:
+    """The note on what a result of this tool says."""
+    return f"{TOOL_NOTE}{' '.join(name.split())[:MAX_TOOL_NAME]})"
+
+
+def stated_text(text: str) -> str:
+    """What a fact says, without the notes on where it comes from."""
+    for note in (QUESTION_NOTE, TOOL_NOTE, ASSISTANT_NOTE):
+        text = text.partition(note)[0]
+    return text
+
+
+class SplitReply(NamedTuple):
+    """The record of a reply, and the changes below its heading; None when there are none to be read.
+
+    `is_unread` means that something else stands in their place, which has become part of the record.
+    """
+
+    record: str
+    lines: list[FactLine] | None = None
+    is_unread: bool = False
+
+
+def split_facts(reply: str) -> SplitReply:
+    """Take the record of a reply and its changes of facts apart. No line that says something is lost.
+
+    What is no change goes back into the record. Where nothing stands above the heading, what stands below
+    it is the record, too.
     """
     headings = list(_HEADING_LINE.finditer(reply))
     if not headings:
-        return reply, None
+        return SplitReply(reply)
     at = headings[-1]
-    lines = [read_fact_line(line) for line in reply[at.end() :].splitlines()]
-    return reply[: at.start()].rstrip(), [line for line in lines if line is not None]
+    record = reply[: at.start()].rstrip()
+    lines: list[FactLine] = []
+    said, unread = [record] if record else [], False
+    for text in reply[at.end() :].splitlines():
+        line = read_fact_line(text)
+        if line is not None:
+            lines.append(line)
+        elif not any(map(str.isalnum, text)) or _NO_CHANGE.fullmatch(text.casefold()):
+            continue
+        else:
+            unread = True
+        if line is None or (line.text and not record):
+            said.append(text.rstrip() if line is None else f"- {line.kind}: {line.text}")
+    is_unread = unread and not lines
+    return SplitReply("\n".join(said), None if is_unread else lines, is_unread)
 
 
 def read_fact_line(line: str) -> FactLine | None:
-    """`+ kind: text`, `~ F3 kind: text` or `x F4`; None for anything else."""
+    """`+ kind: text`, `~ F3 kind: text`, `x F4`, or `- kind: text`; None for anything else."""
     found = _CHANGE_LINE.fullmatch(line.rstrip())
     if found is None:
         return None
     sign, target = found["sign"], found["target"]
     target = None if target is None else target.upper()
-    if sign in "x\u00d7":
+    if sign and sign in "x\u00d7":
         return None if target is None else FactLine("done", "value", "", target)
     kind = next((one for one in FACT_KINDS if one == (found["kind"] or "").lower()), None)
     text = clean_fact_text(found["text"].rstrip("* "))

@@ -16,10 +16,10 @@ from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
 from autonomy_ctx.items.relative_dates import MONTH_WORDS
 from autonomy_ctx.items.terms import fold_text, is_unspaced, lazy_pattern, stop_words
-from autonomy_ctx.items.text_cache import TextCache
+from autonomy_ctx.items.text_cache import TextCache, word_cache
 
 _QUOTATION = lazy_pattern(
-    '"[^"\\n]{1,300}"|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c'
+    '"[^"\\n]{1,300}"|\u300c[^\u300d\\n]{1,300}\u300d|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c'
 )
 BRACKETED_DATE = lazy_pattern(r" \([^()\n]{0,40}\d{4}\)")
 # "hochgeladen" is "hochladen" in the past, "eingereicht" is "einreichen".
@@ -35,6 +35,9 @@ _ELISION = lazy_pattern(r"^(?:[ldnjmtsc]|qu)'(?=\w)")
 # The endings of Japanese words, which say nothing of what they are about.
 _HIRAGANA = lazy_pattern("[\u3041-\u309f]")
 _NUMBER = lazy_pattern(r"\d++(?:[.,:]\d++)*+")
+_NUMBERED_THING = lazy_pattern(
+    r"([^\W\d_]{2,40}+)[ #]{1,2}(\d{1,12})(?![\w%]|[.,:/-]\d|\. \w)(?: ?([^\W\d_]{1,40}))?"
+)
 _COLOUR = lazy_pattern(r"#[0-9A-Fa-f]{6}\b")
 _TICKET = lazy_pattern(r"#\d{1,9}\b")
 _JOINTS = frozenset(
@@ -124,6 +127,18 @@ class Clause:
         return frozenset(code for code in self.codes if code[0].isalpha() and "." not in code)
 
     @cached_property
+    def numbered_things(self) -> dict[str, set[str]]:
+        """Things that it names by a word and a number, by the word: "1149" of "refund order 1149, 45 EUR"."""
+        found: dict[str, set[str]] = {}
+        for match in _NUMBERED_THING.finditer(fold_text(self.text)):
+            word, number, following = match.groups()
+            # What follows is mostly what a figure counts: "we expect 40 visitors".
+            is_counted = following and following not in _ignored_words()
+            if word not in MONTH_WORDS | _ignored_words() and not is_counted:
+                found.setdefault(stem_word(word), set()).add(number)
+        return found
+
+    @cached_property
     def concepts(self) -> frozenset[str]:
         """Its content, with one word for all that mean the same."""
         names = _concept_names()
@@ -183,8 +198,15 @@ def _read_clause(text: str) -> Clause:
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     names: set[str] = set()
     covered: list[int] = []
+    is_quoted = any(
+        _is_inside(words.starts[match.first], quoted)
+        for match in (cue_table("COPULAS").find(text, words) if quoted else ())
+    )
     for match in _cue_table().find(text, words):
-        if _is_inside(words.starts[match.first], quoted) or _is_foreign(folded, match):
+        if _is_inside(words.starts[match.first], quoted):
+            is_quoted = True
+            continue
+        if _is_foreign(folded, match):
             continue
         found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(folded, match.first)}
         if found & {"rule", "preference"} and match.last + 1 < len(folded) and _tells(folded, match):
@@ -194,6 +216,9 @@ def _read_clause(text: str) -> Clause:
         names |= found
         if found & _COVERING_CUES:
             covered += range(match.first, match.last + 1)
+    if is_quoted and not names & _OWN_CUES:
+        # What holds is said in the quotation only.
+        names.add("report")
     if _is_pair(folded):
         names.add("change")
     return Clause(text, words, _same_cues(frozenset(names)), tuple(covered))
@@ -298,7 +323,7 @@ def _stands_alone(clause: Clause) -> bool:
 # -- what a clause is about -----------------------------------------------------------------------------
 
 
-@lru_cache(MAX_CACHED_WORDS)
+@word_cache(MAX_CACHED_WORDS)
 def stem_word(word: str) -> str:
     word = _ELISION.sub("", word, count=1) if "'" in word else word
     word = _irregular_stems().get(word, word).removesuffix("'s")
@@ -309,7 +334,7 @@ def stem_word(word: str) -> str:
     return word[:STEM_LENGTH]
 
 
-@lru_cache(MAX_CACHED_WORDS)
+@word_cache(MAX_CACHED_WORDS)
 def is_past_form(word: str) -> bool:
     """Whether a word looks like a verb in the past, or like a participle."""
     if word in _irregular_stems() or (len(word) > 4 and word.endswith(_PAST_ENDINGS)):
@@ -317,7 +342,7 @@ def is_past_form(word: str) -> bool:
     return len(word) > 5 and GERMAN_PAST.fullmatch(word) is not None
 
 
-@lru_cache(MAX_CACHED_WORDS)
+@word_cache(MAX_CACHED_WORDS)
 def _past_stems(word: str) -> tuple[str, ...]:
     found: list[str] = []
     if word in _irregular_stems() or (len(word) > 4 and word.endswith(_PAST_ENDINGS)):
@@ -334,6 +359,11 @@ def _verb_stems(word: str) -> tuple[str, ...]:
     if len(word) > 4 and word.endswith(_INFINITIVE_ENDINGS):
         return stem_word(word), "~" + word[:-2][:5]
     return (stem_word(word),)
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words that say what a text is about, and its numbers, in the form in which they are compared."""
+    return _content(text, split_words(text))
 
 
 def _content(text: str, words: Words, covered: Sequence[int] = ()) -> frozenset[str]:
@@ -475,6 +505,29 @@ def is_same_subject(one: Subject, other: Subject) -> bool:
     return one.words <= other.words or other.words <= one.words
 
 
+def names_another(clause: Clause, other: Clause) -> bool:
+    """Whether two clauses name different things of one kind: "order 1149" and "order 1155"."""
+    # "The contact is now Ada, extension 12" gives a value to one thing.
+    is_same = clause.subject and other.subject and is_same_subject(clause.subject, other.subject)
+    if is_same and assigns_value(clause):
+        return False
+    if clause.named_codes and other.named_codes and clause.named_codes.isdisjoint(other.named_codes):
+        return True
+    things, others = clause.numbered_things, other.numbered_things
+    return any(things[word].isdisjoint(others[word]) for word in things.keys() & others)
+
+
+def assigns_value(clause: Clause) -> bool:
+    """Whether a verb stands between what has a value and the value: "is", "set ... to"."""
+    return any(next(cue_table(name).find(clause.text, clause.words), None) for name in ("COPULAS", "SETTERS"))
+
+
+def shares_subject(clause: Clause, other: Clause) -> bool:
+    """Whether two clauses share a word for what they are about, and not only a figure, a unit or a month."""
+    about = clause.concepts & other.concepts - _month_stems() - _common_units()
+    return any(not word.isdigit() for word in about)
+
+
 def old_value(clause: Clause) -> frozenset[str]:
     """The words for the value that a correction names as the old one."""
     words = clause.words
@@ -549,7 +602,7 @@ def is_same_quantity(one: Clause, other: Clause) -> bool:
     shared = mine & others
     if not shared or ((label := _label(one)) and label != _label(other)):
         return False
-    if one.named_codes and other.named_codes and one.named_codes.isdisjoint(other.named_codes):
+    if names_another(one, other):
         return False
     common = _common_units()
     own = (unit for unit in shared if not unit.startswith("=") and unit not in common | _ignored_words())

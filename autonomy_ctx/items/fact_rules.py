@@ -14,7 +14,17 @@ from functools import cache
 
 from autonomy_ctx.items import fact_cues
 from autonomy_ctx.items.compared_facts import ComparedFacts, HoldingFact, has_code
-from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange, FactKind
+from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.fact import (
+    ASSISTANT_NOTE,
+    MAX_FACT_CHARACTERS,
+    QUESTION_NOTE,
+    Fact,
+    FactChange,
+    FactKind,
+    add_note,
+    tool_note,
+)
 from autonomy_ctx.items.fact_clauses import (
     Clause,
     Subject,
@@ -109,6 +119,10 @@ def find_facts_in_steps(
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
         yield len(content_text(message.content))
+        if mail_id(message) is not None:
+            # Another agent's words, which nobody here takes note of or answers.
+            previous = None
+            continue
         match message.role:
             case ChatRole.USER:
                 is_answered = (
@@ -302,6 +316,7 @@ class _Finder:
         for line in lines[:40]:
             if len(line) <= MAX_RESULT_CHARACTERS and (made := find_codes(line)):
                 if self._find_artifact(made) or not is_edit(call):
+                    line = add_note(_strip_end(line), tool_note(call.name))
                     self._add_artifact(position, message, line, made, is_action=True)
                 return
 
@@ -481,7 +496,10 @@ class _Finder:
     def _replace(
         self, position: int, message: Message, old: HoldingFact, kind: FactKind, clause: Clause
     ) -> bool:
-        text = _quote(clause, kind, _local_time(message.created_at, self._zone))
+        is_of_assistant = message.role is ChatRole.ASSISTANT
+        if not old.may_be_replaced(clause) or (is_of_assistant and not old.is_of_assistant):
+            return self._add(position, message, "value" if is_of_assistant else kind, clause)
+        text = self._quote(message, kind, clause)
         if text is None or self._facts.has_text(text):
             return True
         self._facts.drop(old)
@@ -491,13 +509,19 @@ class _Finder:
     def _add(
         self, position: int, message: Message, kind: FactKind, clause: Clause, *, asked: str = ""
     ) -> bool:
-        text = _quote(clause, kind, _local_time(message.created_at, self._zone))
+        text = self._quote(message, kind, clause)
         if text and asked and len(text) + len(asked) + len(QUESTION_NOTE) < MAX_FACT_CHARACTERS:
             text = f"{text}{QUESTION_NOTE}{asked})"
         if text is None or self._facts.has_text(text) or self._is_repeated(kind, text, clause):
             return False
         self._store("add", position, message, kind, text, None)
         return True
+
+    def _quote(self, message: Message, kind: FactKind, clause: Clause) -> str | None:
+        text = _quote(clause, kind, _local_time(message.created_at, self._zone))
+        if text is None or kind != "value" or message.role is not ChatRole.ASSISTANT:
+            return text
+        return add_note(text, ASSISTANT_NOTE)
 
     def _add_artifact(
         self, position: int, message: Message, text: str, made: frozenset[str], *, is_action: bool

@@ -155,12 +155,9 @@ def _find_pieces(text: str) -> list[str]:
 
 def unknown_names(text: str, known: NameIndex) -> list[str]:
     """The identifiers of a text that others do not have; counts, years and phrases are none."""
-    return [name for name in checked_names(text) if not known.has(name)]
-
-
-def checked_names(text: str) -> list[str]:
-    """The identifiers of a text that its source should have; the tags of a markup are none."""
-    return [name for name in identifiers(_CLOSING_TAG.sub(" ", text)) if _can_be_unknown(name)]
+    # The tags of a markup are none, either.
+    names = identifiers(_CLOSING_TAG.sub(" ", text))
+    return [name for name in names if _can_be_unknown(name) and not known.has(name)]
 
 
 def key_names_of(text: str) -> list[str]:

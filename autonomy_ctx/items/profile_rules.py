@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.items.clauses import split_prose
 from autonomy_ctx.items.fact import FactKind, clean_fact_text
+from autonomy_ctx.items.reported_speech import split_speech
 from autonomy_ctx.items.terms import lazy_pattern
 
 # Longer messages are texts that were pasted, longer sentences say more than one thing.
@@ -132,8 +133,6 @@ _SINGLE_PATTERNS = {subject: _pattern(phrases) for subject, phrases in _SINGLE.i
 _STATE_PATTERN, _LIMIT_PATTERN = _pattern(_STATES), _pattern(_LIMITS)
 _EVERYWHERE_PATTERN, _ALWAYS_PATTERN, _SPEECH_PATTERN = map(_pattern, (_EVERYWHERE, _ALWAYS, _SPEECH))
 _TIED_PATTERN, _TASK_PATTERN = _pattern(_TIED), _pattern(_TASK)
-_QUOTED_LINE = lazy_pattern(r"(?m)^[ \t]*(?:>|\||```|From:|Subject:|Von:|Betreff:).*$")
-_FENCE = lazy_pattern(r"(?s)```.*?(?:```|\Z)")
 
 
 class ProfileStatement(NamedTuple):
@@ -148,7 +147,7 @@ def find_profile_statements(text: str) -> list[ProfileStatement]:
     """What a user's message says that holds in all conversations."""
     if len(text) > MAX_MESSAGE_CHARACTERS or _TASK_PATTERN.search(text):
         return []
-    plain = _QUOTED_LINE.sub("", _FENCE.sub("", text)).replace("\u2019", "'")
+    plain = split_speech(text).own.replace("\u2019", "'")
     found = (read_statement(sentence) for sentence in split_prose(plain))
     return [statement for statement in found if statement is not None]
 

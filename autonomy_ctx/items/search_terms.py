@@ -8,7 +8,6 @@ exact match can be told from another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from autonomy_ctx.items.light_stems import (
 )
 from autonomy_ctx.items.stems import stem_term
 from autonomy_ctx.items.terms import STOP_WORDS, UNSPACED_SCRIPTS, is_unspaced, lazy_pattern
+from autonomy_ctx.items.text_cache import word_cache
 
 MAX_TERM_LENGTH = 64
 _LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
@@ -180,7 +180,6 @@ def folded_terms(query: str, limit: int) -> FoldedTerms:
     )
 
 
-@lru_cache(maxsize=8)
 def _query_runs(query: str) -> tuple[str, ...]:
     plain = normalize_text(query)
     return tuple((_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain))
@@ -214,7 +213,7 @@ def _all_forms(words: Sequence[str], languages: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-@lru_cache(maxsize=65_536)
+@word_cache(65_536)
 def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     """The other forms of a word, marked. What a question may be spelled like is left to the question."""
     form = fold_script(word)
@@ -237,7 +236,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     return dict.fromkeys(map(_mark_form, found))
 
 
-@lru_cache(maxsize=4096)
+@word_cache(4096)
 def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
     """Where to look for a word of a question."""
     forms = [word, *spelling_forms(word)]

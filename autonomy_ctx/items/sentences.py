@@ -1,4 +1,4 @@
-"""Splits a text into sentences, without code, quotations and logs.
+"""Splits a text into sentences, without what was pasted into it, code and logs.
 
 A sentence stands on one line. It is a contiguous piece of its message, apart from runs of white space.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autonomy_ctx.items.relative_dates import MONTH_WORDS
+from autonomy_ctx.items.reported_speech import split_speech
 from autonomy_ctx.items.terms import fold_text, lazy_pattern
 
 MIN_WRAPPED_LINE = 60  # characters; a line that is broken in the middle of a sentence is at least this long
@@ -16,7 +17,6 @@ MAX_WRAPPED_TEXT = 1000
 MAX_CODE_SHARE = 0.08  # of the characters of a line that only code and tables have
 QUESTION_MARKS = "?\uff1f\u061f"
 _CODE_CHARACTERS = dict.fromkeys(map(ord, "{}[]<>;=|&$\\^~"))
-_FENCE = lazy_pattern(r"\s{0,8}(?:```|~~~)")
 _BULLET = lazy_pattern(r"\s{0,16}(?:[-*+\u2022\u00b7]|\d{1,3}[.)]|\[[ xX]?\])\s{1,8}(?:\[[ xX]?\]\s{1,4})?")
 _LOG_LINE = lazy_pattern(
     r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|(?:ERROR|WARN|WARNING|INFO|DEBUG|TRACE|FATAL)\b"
@@ -51,25 +51,22 @@ class Sentence:
 
 def split_sentences(text: str) -> list[Sentence]:
     """The sentences of a message that its author said, in order."""
-    return [sentence for line, is_item in _spoken_lines(text) for sentence in _split_line(line, is_item)]
+    own = split_speech(text).own
+    return [sentence for line, is_item in _spoken_lines(own) for sentence in _split_line(line, is_item)]
 
 
 def _spoken_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Lines of prose; a line that was broken in the middle of a sentence is put together again."""
-    in_code = False
     waiting, waiting_is_item = "", False
     for line in text.splitlines():
-        if _FENCE.match(line):
-            in_code = not in_code
-            continue
         bullet = _BULLET.match(line)
         body = line[bullet.end() :] if bullet else line
         body = " ".join(body.split())
-        continues = bool(waiting) and not bullet and body[:1].islower() and not in_code
+        continues = bool(waiting) and not bullet and body[:1].islower()
         if waiting and not continues:
             yield waiting, waiting_is_item
             waiting = ""
-        if in_code or not body or line.lstrip().startswith((">", "|")) or _is_code(body):
+        if not body or _is_code(body):
             continue
         if continues:
             body = f"{waiting} {body}"

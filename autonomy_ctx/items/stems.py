@@ -6,8 +6,9 @@ M. F. Porter, An algorithm for suffix stripping, 1980; the numbers of the steps 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
+
+from autonomy_ctx.items.text_cache import word_cache
 
 # No word of a language is longer; SQLite leaves longer ones as they are, too.
 _MAX_STEM_BYTES = 64
@@ -52,7 +53,7 @@ _STEP_4 = (
 )
 
 
-@lru_cache(maxsize=65_536)
+@word_cache(65_536)
 def stem_term(term: str) -> str:
     """The stem of a word in lower case; a term in which nothing is English stays as it is."""
     if len(term) < 3 or not term[-1].isascii() or len(term.encode()) > _MAX_STEM_BYTES:

@@ -6,8 +6,10 @@ Deleted texts must not stay in these caches, so one call empties all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -76,6 +78,18 @@ def forget_texts() -> None:
 def forget_with_texts(clear: Callable[[], None]) -> None:
     """Have caches of another kind, which have texts too, emptied together with these."""
     _others.append(clear)
+
+
+def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """As `lru_cache`, for a function of single words: they may be words of a text that was deleted."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        cached: Any = lru_cache(size)(function)
+        forget_with_texts(cached.cache_clear)
+        made: Callable[P, T] = cached
+        return made
+
+    return decorate
 
 
 def count_cached_texts() -> int:

@@ -13,7 +13,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
-from benchmarks.gate import HALVES, judge_half
+from benchmarks.gate import HALVES, POOR, judge_half, judge_plain
 from benchmarks.honest import HonestModel
 from benchmarks.talk import said
 
@@ -31,8 +31,19 @@ def writer_of(model: Any, size: int) -> SegmentWriter:
 async def test_no_bad_reply_replaces_history_and_good_ones_pass(half: Any, schema: str | None) -> None:
     tally = await judge_half(half.SOURCES, half.BAD, schema)
     assert tally.kept == []
+    assert len(tally.unmarked) <= 0.1 * tally.poor
     assert len(tally.refused) <= 0.02 * tally.good
     assert len(tally.repaired) <= 0.05 * tally.good
+
+
+async def test_no_plain_but_true_reply_is_refused_and_no_broken_one_kept() -> None:
+    tally = await judge_plain()
+    assert (tally.refused, tally.kept) == ([], [])
+    assert tally.good >= 50
+    assert tally.reasons.keys() == {
+        *("empty", "longer than its source", "echo", "prompt repeated", "tool protocol", "refusal in words"),
+        *("refused by the model", "error page", "loop", "other script", "rule turned into its opposite"),
+    }
 
 
 def test_there_are_enough_cases() -> None:
@@ -53,6 +64,8 @@ async def test_an_honest_record_of_a_long_stretch_is_taken_whatever_the_size(siz
 async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record(half: Any) -> None:
     kept = []
     for bad in half.BAD:
+        # An echo of another conversation is about another subject.
+        is_poor = bad.kind in {*POOR, "echo"}
 
         def answer(call: ModelCall, bad: Any = bad) -> Any:
             text = bad.reply_to(half.SOURCES[0], str(call.messages[0]["content"]))
@@ -64,7 +77,8 @@ async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record(half: 
 
         try:
             writer = writer_of(ScriptedModel([answer]), 512)
-            kept.append((bad.kind, await writer.write_batch(LONG_STRETCH, [], TokenCounter())))
+            draft = await writer.write_batch(LONG_STRETCH, [], TokenCounter())
+            kept += [] if is_poor and draft.is_doubtful else [(bad.kind, draft)]
         except UnfitSummary:
             pass
     assert kept == []

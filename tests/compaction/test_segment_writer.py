@@ -1,8 +1,9 @@
-"""What the writer of segments does with a reply: asks a little short, repairs once, and fails closed."""
+"""What the writer of segments does with a reply: asks a little short, repairs once, refuses the broken."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -16,6 +17,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED
 from autonomy_ctx.items.fact import Fact
+from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter
 
@@ -81,16 +83,68 @@ async def test_a_few_tokens_too_many_cost_no_second_call() -> None:
     assert (len(model.calls), metrics.dump()["summaries_repaired"]) == (1, 0)
 
 
-async def test_one_repair_may_save_a_reply_and_a_second_bad_one_may_not() -> None:
-    good = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
-    writer, metrics = writer_of(ScriptedModel(["Sure! I have deployed it.", good]))
-    assert (await writer.write_batch(TALK, [], COUNTER)).text == good
-    assert metrics.dump()["summaries_repaired"] == 1
-    writer, _ = writer_of(
-        ScriptedModel(["Sure! I have deployed it.", "The deployment of it is done for you."])
-    )
-    with pytest.raises(UnfitSummary):
+GOOD = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
+PLAIN = "The image was missing and is built again."
+
+
+async def test_one_repair_may_save_a_reply_and_a_second_broken_one_may_not() -> None:
+    loop = "The user asked for help. " * 12
+    writer, metrics = writer_of(ScriptedModel([loop, GOOD]))
+    assert (await writer.write_batch(TALK, [], COUNTER)).text == GOOD
+    assert (metrics.dump()["summaries_repaired"], metrics.dump()["summaries_doubtful"]) == (1, 0)
+    writer, _ = writer_of(ScriptedModel([loop, "I'm sorry, but I can't help with that."]))
+    with pytest.raises(UnfitSummary, match="loop") as refused:
         await writer.write_batch(TALK, [], COUNTER)
+    assert refused.value.text == "I'm sorry, but I can't help with that."
+
+
+async def test_a_plain_reply_is_asked_for_once_more_and_then_kept_as_doubtful() -> None:
+    model = ScriptedModel(PLAIN)
+    writer, metrics = writer_of(model)
+    draft = await writer.write_batch(TALK, [], COUNTER)
+    assert draft.text == f"{PLAIN}\n{ALSO_NAMED}9f8e7d6c, prod-eu-3, prod-us-1, ana@example.org, 55210"
+    assert draft.is_doubtful
+    assert len(model.calls) == 2
+    assert metrics.dump()["summaries_doubtful"] == 1
+    writer, metrics = writer_of(ScriptedModel([PLAIN, GOOD]))
+    assert not (await writer.write_batch(TALK, [], COUNTER)).is_doubtful
+    assert metrics.dump()["summaries_doubtful"] == 0
+
+
+async def test_a_poor_reply_is_kept_where_its_repair_is_broken() -> None:
+    writer, _ = writer_of(ScriptedModel([PLAIN, ""]))
+    assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(PLAIN)
+
+
+async def test_a_reply_that_is_too_long_twice_is_cut_at_a_sentence_and_marked() -> None:
+    long = " ".join(f"Step {number} of the rollout to prod-eu-3 was done." for number in range(40))
+    writer, _ = writer_of(ScriptedModel(long), size=512)
+    draft = await writer.write_batch(TALK * 4, [], COUNTER)
+    assert re.search(r"was done\. \[shortened\](\nAlso named: |$)", draft.text)
+    assert draft.is_doubtful
+    assert draft.tokens <= 128
+
+
+@pytest.mark.parametrize(
+    ("reply", "record", "facts"),
+    [
+        (f"Facts:\n- {GOOD}", f"- {GOOD}", None),
+        (f"{GOOD}\nFACTS\nAna waits since Monday.", f"{GOOD}\nAna waits since Monday.", None),
+        (f"{GOOD}\nFACTS\n- rule: never deploy to prod-us-1", GOOD, ["never deploy to prod-us-1"]),
+        (f"{GOOD}\nFACTS\nnone", GOOD, []),
+        (f"Okay. <think>so\nFACTS\n+ rule: x\n</think>\n{GOOD}", GOOD, None),
+        (f"```\n{GOOD}\nFACTS\n+ rule: never deploy to prod-us-1\n```", GOOD, ["never deploy to prod-us-1"]),
+    ],
+)
+async def test_what_stands_below_facts_is_read_or_part_of_the_record(
+    reply: str, record: str, facts: list[str] | None
+) -> None:
+    writer, metrics = writer_of(ScriptedModel(reply))
+    draft = await writer.write_batch(TALK, [], COUNTER)
+    assert draft.text == record
+    assert (None if draft.fact_lines is None else [line.text for line in draft.fact_lines]) == facts
+    assert draft.has_unread_facts is ("<think>" not in reply and facts is None)
+    assert metrics.dump()["summaries_repaired"] == 0
 
 
 async def test_instructions_may_ask_for_another_language() -> None:
@@ -100,13 +154,23 @@ async def test_instructions_may_ask_for_another_language() -> None:
         await writer.write_batch(TALK, [], COUNTER)
     writer, _ = writer_of(ScriptedModel(chinese), instructions="Write in Chinese.")
     assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(chinese)
+    writer, _ = writer_of(ScriptedModel(chinese), schema="coding")
+    with pytest.raises(UnfitSummary, match="other script"):
+        await writer.write_batch(TALK, [], COUNTER)
+    writer, _ = writer_of(
+        ScriptedModel(chinese), schema=SummarySchema("own", [SchemaSection("记录", "all", 1.0)])
+    )
+    assert chinese in (await writer.write_batch(TALK, [], COUNTER)).text
 
 
 async def test_a_record_denies_no_fact_unless_the_reply_changes_it() -> None:
     fact = Fact(id="F1", kind="rule", text="do not restart the database", position=1, created_at=NOON)
     text = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Restart the database. 55210 failed."
     writer, _ = writer_of(ScriptedModel(text))
-    assert "Restart" not in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).text
+    with pytest.raises(UnfitSummary, match="rule turned into its opposite"):
+        await writer.write_batch(TALK, [], COUNTER, None, [fact])
+    value = replace(fact, kind="value")
+    assert "Restart" not in (await writer.write_batch(TALK, [], COUNTER, None, [value])).text
     writer, _ = writer_of(ScriptedModel(f"{text}\nFACTS\nx F1"))
     assert "Restart" in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).text
 

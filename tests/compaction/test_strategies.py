@@ -215,7 +215,7 @@ async def test_when_there_is_no_summary_the_history_stays(answer: Any, tmp_path:
 
 
 async def test_a_summary_that_is_too_long_is_shortened() -> None:
-    model = ScriptedModel([" ".join(f"Sentence {number} says something." for number in range(200))])
+    model = ScriptedModel([" ".join(f"Sentence {number} says something." for number in range(35))])
     context = talk(*"uauaua")
     await SummarizeOldest(model, keep=1, max_messages=3, size=64).compact({"main": context})
     assert texts(context)[0].endswith("[shortened]")

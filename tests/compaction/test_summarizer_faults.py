@@ -159,6 +159,57 @@ async def test_two_refusals_stop_until_a_new_batch_has_accumulated(
         assert (await shown(section, memory)).window == [10, 11, 12, 13]
 
 
+async def test_after_five_refusals_in_a_row_a_warning_says_why_and_shows_how_the_reply_began(
+    clock: StoppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory, begins = Memory(clock=clock), "I'm sorry, but I can't\nhelp with that"
+    async with timed(ScriptedModel([begins + " at all" * 30]), clock) as section:
+        await asks(memory, 9)
+        for refusals in range(1, 7):
+            await turn(section, memory)
+            assert section.get_metrics()["refused_by_reason"] == {"refusal in words": refusals}
+            shown_in = [one.getMessage() for one in caplog.records if "help with that" in one.getMessage()]
+            assert len(shown_in) == (refusals >= 5)
+            clock.advance(301)
+            await asks(memory, 4)
+    [warning] = shown_in
+    assert "5 summaries in a row were rejected, the last one for this reason: refusal in words" in warning
+    assert repr(begins)[:-1] in warning
+    assert len(warning) < 200
+
+
+LESSONS = (
+    "I teach maths to three pupils on weekday afternoons and want to plan the coming weeks.",
+    "Which days are fixed, and how long is each lesson?",
+    "Monday and Thursday, ninety minutes each. Yusuf has an exam in fractions soon.",
+    "Then he should get the first half hour, and the others work through exercise sheets meanwhile.",
+    "Please do not plan anything for the holidays, all families are away then.",
+    "Noted, the holidays stay free. I would begin with simple fractions and then mixed numbers.",
+)
+
+
+async def test_a_plain_but_honest_model_is_not_asked_in_vain(clock: StoppedClock) -> None:
+    memory = Memory(clock=clock)
+    for record in (
+        "Facts:\n- lessons\n- a pupil and his exam",
+        "Okay. <think>So.</think>\nLessons were planned.",
+        "A private person talked with a helper about everyday plans and got useful hints.",
+    ):
+        model = ScriptedModel(record)
+        async with timed(model, clock, floor=10, ceiling=20) as section:
+            for number in range(100):
+                role = ("user", "assistant")[number % 2]
+                await memory.append(
+                    "ana", record, Message(role, f"{LESSONS[number % len(LESSONS)]} ({number})")
+                )
+                await turn(section, memory, "ana", record)
+                clock.advance(60)
+            metrics = section.get_metrics()
+        assert metrics["refused_by_reason"] == {}
+        assert (await memory.summary("ana", record)).written > 70
+        assert len(model.calls) <= 2 * (metrics["summaries_committed"] + metrics["summaries_merged"])
+
+
 async def test_another_configuration_tries_what_was_refused(memory: Memory, clock: StoppedClock) -> None:
     await asks(memory, 9)
     async with timed(ScriptedModel([""]), clock) as section:

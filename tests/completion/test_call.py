@@ -85,6 +85,58 @@ async def test_a_mock_can_stand_in_for_a_model() -> None:
     assert reply.text == "hi"
 
 
+class Pieces:
+    """A stream that answers and is closed as a client's own is."""
+
+    def __init__(self, *pieces: str) -> None:
+        self._pieces, self.closed = list(pieces), 0
+
+    def __aiter__(self) -> Pieces:
+        return self
+
+    async def __anext__(self) -> str:
+        if not self._pieces:
+            raise StopAsyncIteration
+        return self._pieces.pop(0)
+
+
+class ClosedAtOnce(Pieces):
+    def close(self) -> None:
+        self.closed += 1
+
+
+class ClosedLater(Pieces):
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("shape", ["text", "content", "choices"])
+async def test_a_mock_can_stand_in_for_a_reply(shape: str) -> None:
+    """A mock has every method, also those of a stream."""
+    answer = MagicMock()
+    if shape == "choices":
+        answer.choices = [MagicMock()]
+        answer.choices[0].message.content = "hi"
+    else:
+        setattr(answer, shape, "hi")
+    reply = await complete(MagicMock(complete_chat=AsyncMock(return_value=answer)), HELLO)
+    assert reply.text == "hi"
+
+
+@pytest.mark.parametrize("kind", [ClosedAtOnce, ClosedLater])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stream_is_read_and_closed_whether_asked_for_or_not(kind: type[Pieces], stream: bool) -> None:
+    answer: Any = kind("he", "llo")
+    heard: list[Any] = []
+
+    async def hear(event: Any) -> None:
+        heard.append(event)
+
+    model = MagicMock(complete_chat=AsyncMock(return_value=answer))
+    reply = await complete(model, HELLO, on_event=hear if stream else None)
+    assert (reply.text, answer.closed, len(heard)) == ("hello", 1, 2 if stream else 0)
+
+
 # -- what comes back ----------------------------------------------------------------------------------
 
 

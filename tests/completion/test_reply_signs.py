@@ -38,6 +38,12 @@ Tool deploy: rollout 55210 started, image billing:9f8e7d6c missing in registry.i
 Assistant: The rollout failed because the image is missing. I will build it with the pipeline.
 
 User: Please build it and write to lena.fischer@posteo.example when the deployment works."""
+# Enough words to tell another subject.
+LONG_SOURCE = f"""{SOURCE}
+
+Assistant: Building takes about twenty minutes, then the deployment starts again without further questions.
+
+User: Fine, meanwhile check whether yesterday's backups finished and whether the certificates expire soon."""
 GERMAN = """\
 User: Bitte bring den Commit 9f8e7d6c nach prod-eu-3, aber niemals nach prod-us-1.
 
@@ -64,6 +70,7 @@ def judged(
     stop: str = "stop",
     cap: int = 400,
     standing: tuple[str, ...] = (),
+    rules: tuple[str, ...] = (),
     context: tuple[str, ...] = (),
     script_free: bool = False,
 ) -> Verdict:
@@ -76,15 +83,14 @@ def judged(
         secret=PROMPT.secret,
         asked=ASKED,
         standing=standing,
+        rules=rules,
         context=context,
         script_free=script_free,
     )
 
 
 def test_a_good_record_passes() -> None:
-    assert judged(RECORD) == Verdict(
-        text=RECORD, fit=True, problem=None, repair=None, coverage=judged(RECORD).coverage
-    )
+    assert judged(RECORD) == Verdict(text=RECORD, problem=None, repair=None, coverage=judged(RECORD).coverage)
 
 
 # -- kinds that never replace history -----------------------------------------------------------------
@@ -113,6 +119,17 @@ BAD = {
         "- <goal 1>\n- <goal 2>",
         "|   |\n|---|",
         "Here is the record:",
+        "Okay.",
+        "Summary:\n\n---",
+        "## Summary",
+        "The",
+        "Goals: [insert goals here]\nNext step: [insert next step]",
+        "{{summary}}",
+        "Goals: <goal 1>, <goal 2>",
+        "Goals and rules of the user\n\nDecisions\n\nOpen questions\n\nNext step",
+        "Would you like me to build the image with the pipeline?",
+        "JIRA-88412 was moved to app-19.example.com, and build 77219 passed.",
+        "Facts and identifiers\n- Invoice 4471182\nNext step\n- Deploy v9.4.1",
     ],
     "error page": [
         "<html>\n<head><title>504 Gateway Time-out</title></head>\n<body></body></html>",
@@ -129,57 +146,41 @@ BAD = {
         "Пользователь попросил выкатить 9f8e7d6c на prod-eu-3, образа не было.",
         "用户要求把 9f8e7d6c 部署到 prod-eu-3，镜像缺失，下一步是构建镜像。",  # noqa: RUF001
     ],
-    "answer to the conversation": [
-        "Sure! I have deployed 9f8e7d6c to prod-eu-3 for you.",
-        "Of course. The deployment is done.",
-        "Gerne! Ich habe alles erledigt.",
-        "好的，已经完成。",  # noqa: RUF001
-        "Thank you for your patience. The rollout works.",
-    ],
-    "placeholders": [
-        "Goals: [insert goals here]\nNext step: [insert next step]",
-        "{{summary}}",
-        "Goals: <goal 1>, <goal 2>",
-    ],
-    "poor coverage": [
-        "Lorem ipsum dolor sit amet, consectetur adipiscing elit.",
-        "The user and the assistant had a productive exchange.",
-        "The",
-    ],
-    "unknown identifiers": [
-        "JIRA-88412 was moved to app-19.example.com, and build 77219 passed.",
-        "9f8e7d6c went to prod-eu-3. Ticket TK-90001 is on db-77.example.net.",
-    ],
 }
 
 
 @pytest.mark.parametrize(("problem", "text"), [(kind, text) for kind, texts in BAD.items() for text in texts])
 def test_what_is_no_record_is_refused(problem: str, text: str) -> None:
     verdict = judged(text)
-    assert not verdict.fit
-    assert verdict.text == ""
-    if problem == "other script" or "的" in text or any("\u0600" < one < "\uffff" for one in text):
-        return
-    assert verdict.problem == problem
+    assert (verdict.problem, verdict.text) == (problem, "")
+
+
+# What is merely poor: asked for once more, and what is left of it may be kept.
+POOR: dict[str, list[tuple[str, str | None]]] = {
+    "poor coverage": [
+        ("The deployment failed because the image is missing; the user wants it built.", None),
+        ("Of course. The deployment is done.", "The deployment is done."),
+        ("I have worked on the deployment of the image.", None),
+    ],
+    "another subject": [
+        ("Lorem ipsum dolor sit amet, consectetur adipiscing elit.", None),
+        ("The user and the assistant had a productive exchange.", None),
+        ("Gerne! Ich habe alles erledigt.", "Ich habe alles erledigt."),
+    ],
+    "unknown identifiers": [
+        ("9f8e7d6c went to prod-eu-3. TK-90001 is on db-77.example.net.", "9f8e7d6c went to prod-eu-3."),
+        ("Image missing. Ticket TK-90001, please build.", "Image missing."),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "I have worked on the deployment of the image.",
-        "Would you like me to build the image with the pipeline?",
-        "Deployment failed. Image missing. Ticket TK-90001, please build.",
-    ],
+    ("problem", "text", "kept"), [(kind, *case) for kind, cases in POOR.items() for case in cases]
 )
-def test_few_key_identifiers_and_another_sign_are_refused(text: str) -> None:
-    verdict = judged(text)
-    assert (verdict.fit, verdict.text) == (False, "")
+def test_what_is_poor_is_asked_for_again_but_not_refused(problem: str, text: str, kept: str | None) -> None:
+    verdict = judged(text, source=LONG_SOURCE)
+    assert (verdict.problem, verdict.text) == (problem, kept or text)
     assert verdict.repair
-
-
-def test_few_key_identifiers_alone_are_asked_for_again_but_not_refused() -> None:
-    verdict = judged("The deployment failed because the image is missing; the user wants it built.")
-    assert (verdict.fit, verdict.problem) == (True, "poor coverage")
 
 
 @pytest.mark.parametrize("text", ["The", "The user", "Goals", "The user asked for the deployment of"])
@@ -227,6 +228,35 @@ def test_a_record_in_the_script_of_its_source_is_kept(source: str, text: str) ->
     assert judged(text, source=source).fit
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "لا أستطيع إحضاره يوم الثلاثاء (the mother of Yusuf).",
+        'Yusuf misses Tuesdays: "لا أستطيع إحضاره يوم الثلاثاء".',
+        "- لا أستطيع إحضاره يوم الثلاثاء\n- so Yusuf learns at home",
+    ],
+)
+def test_a_sentence_quoted_from_the_source_is_in_a_script_that_it_has(text: str) -> None:
+    source = (
+        "User: His mother wrote: لا أستطيع إحضاره يوم الثلاثاء. So Yusuf misses one lesson every week.\n\n"
+        "Assistant: Then give him a sheet on fractions, and look at it together on Thursdays."
+    )
+    assert judged(text, source=source).text == text
+    assert judged("لا أستطيع المساعدة في ذلك.", source=source).problem == "refusal in words"
+
+
+def test_names_and_codes_in_a_source_are_no_language() -> None:
+    assert (
+        judged("ユーザーは依頼を説明し、助手が提案した。", source=f"{SOURCE} 東京, 大阪").problem
+        == "other script"
+    )
+
+
+def test_who_says_that_somebody_cannot_do_something_refuses_nothing() -> None:
+    text = "I told the user that I cannot deploy the missing image to prod-eu-3."
+    assert judged(text).text == text
+
+
 def test_another_script_may_be_asked_for() -> None:
     english = "The orders move from mysql-old-2 to pg-new-7; the users table stays."
     assert judged(english, source=CHINESE).problem == "other script"
@@ -241,6 +271,10 @@ def test_another_script_may_be_asked_for() -> None:
     [
         f"<think>\nThe user wants {PROMPT.secret}.\n</think>\n{RECORD}",
         f"<thinking>hm</thinking><analysis>so</analysis>\n\n{RECORD}",
+        f"Okay. <think>so</think>\n{RECORD}",
+        f"Okay\n<think>\nso\n</think>\n\n{RECORD}",
+        f"はい。<think>hm</think>{RECORD}",
+        f"Verstanden.\n{RECORD}",
         f"The user wants a record.\n</think>\n\n{RECORD}",
         f"<analysis>parts</analysis>\n<summary>\n{RECORD}\n</summary>",
         f"```markdown\n{RECORD}\n```",
@@ -330,10 +364,38 @@ def test_a_denial_is_left_out_of_a_record() -> None:
     assert judged(text).text == text
 
 
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("never deploy to prod-us-1", f"{RECORD}\n- Deploy to prod-us-1."),
+        ("never deploy to prod-us-1", f"{RECORD}\nRule: always deploy to prod-us-1."),
+        ("no llamar al timbre", f"{RECORD}\nLlamar al timbre."),
+        ("never deploy to prod-us-1", "Deploying to prod-us-1 is fine."),
+    ],
+)
+def test_a_rule_turned_into_its_opposite_is_refused(rule: str, text: str) -> None:
+    verdict = judged(text, standing=(rule,), rules=(rule,))
+    assert (verdict.problem, verdict.text) == ("rule turned into its opposite", "")
+    assert verdict.repair
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RECORD}\n- prod-us-1 is off limits for what we deploy.",
+        f"{RECORD}\n- Rollout 55210 was deployed, prod-us-1 was left alone.",
+    ],
+)
+def test_a_sentence_that_may_say_a_rule_otherwise_costs_itself_at_most(text: str) -> None:
+    rule = "never deploy to prod-us-1"
+    assert judged(text, standing=(rule,), rules=(rule,)).text.startswith(RECORD)
+
+
 def test_what_users_took_back_may_be_denied() -> None:
     text = f"{RECORD}\n- Deploy to prod-us-1 next."
     source = f"{SOURCE}\n\nUser: Good. Now deploy to prod-us-1."
-    assert judged(text, source=source, standing=("never deploy to prod-us-1",)).text == text
+    rules = ("never deploy to prod-us-1",)
+    assert judged(text, source=source, standing=rules, rules=rules).text == text
 
 
 # -- length and missing names -------------------------------------------------------------------------

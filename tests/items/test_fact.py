@@ -17,6 +17,7 @@ from autonomy_ctx.items.fact import (
     FactKind,
     FactLine,
     FactSource,
+    SplitReply,
     fact_line,
     fact_number,
     read_fact_line,
@@ -48,6 +49,8 @@ def make_fact(number: int, text: str, kind: str = "value", **fields: object) -> 
         ("x F4 done on Monday", FactLine("done", "value", "", "F4")),
         ("  +value:tight", FactLine("add", "value", "tight", None)),
         ("+ open: ask: now or later?", FactLine("add", "open", "ask: now or later?", None)),
+        ("- rule: never on a Sunday", FactLine("add", "rule", "never on a Sunday", None)),
+        ("* **Value:** 900 euros", FactLine("add", "value", "900 euros", None)),
     ],
 )
 def test_a_change_is_read_as_small_models_write_it(line: str, expected: FactLine) -> None:
@@ -66,29 +69,53 @@ def test_a_change_is_read_as_small_models_write_it(line: str, expected: FactLine
         "rule: no sign",
         "F3 value: x",
         "- none",
+        "- never on a Sunday",
+        "- Hotel: none yet",
     ],
 )
-def test_a_line_that_cannot_be_read_is_left_out(line: str) -> None:
+def test_a_line_that_is_no_change_is_none(line: str) -> None:
     assert read_fact_line(line) is None
 
 
 @pytest.mark.parametrize("heading", ["FACTS", "FACTS:", "## Facts", "**FACTS**", "**Facts:**", "  FACTS "])
 def test_the_changes_stand_below_their_heading(heading: str) -> None:
     reply = f"Done\n- booked\n\n{heading}\n+ goal: see Lisbon\nchatter\nx F1\n"
-    record, lines = split_facts(reply)
-    assert record == "Done\n- booked"
-    assert lines == [FactLine("add", "goal", "see Lisbon", None), FactLine("done", "value", "", "F1")]
+    split = split_facts(reply)
+    assert split.record == "Done\n- booked\nchatter"
+    assert split.lines == [FactLine("add", "goal", "see Lisbon", None), FactLine("done", "value", "", "F1")]
+    assert not split.is_unread
 
 
 def test_a_reply_without_the_heading_says_nothing_of_facts() -> None:
-    assert split_facts("The facts are:\n+ rule: x") == ("The facts are:\n+ rule: x", None)
-    assert split_facts("Record\nFACTS") == ("Record", [])
+    assert split_facts("The facts are:\n+ rule: x") == SplitReply("The facts are:\n+ rule: x")
+    assert split_facts("Record\nFACTS") == SplitReply("Record", [])
+
+
+@pytest.mark.parametrize(
+    "line", ["none", "- None.", "No changes", "(nothing new)", "Keine Änderungen.", "なし"]
+)
+def test_a_line_that_says_that_nothing_changes_is_no_change(line: str) -> None:
+    assert split_facts(f"Record\nFACTS\n{line}") == SplitReply("Record", [])
+
+
+def test_what_is_no_change_goes_back_into_the_record() -> None:
+    split = split_facts("Record\nFACTS\n- never on a Sunday\n```\nAna waits.\n")
+    assert split == SplitReply("Record\n- never on a Sunday\nAna waits.", None, is_unread=True)
+
+
+def test_a_reply_that_begins_with_the_heading_is_a_record_too() -> None:
+    assert split_facts("Facts:\n- Lisbon in May\n- 900 euros") == SplitReply(
+        "- Lisbon in May\n- 900 euros", None, is_unread=True
+    )
+    split = split_facts("FACTS\n+ goal: see Lisbon\nx F2\n- rule: never on a Sunday")
+    assert split.record == "- goal: see Lisbon\n- rule: never on a Sunday"
+    assert [line.kind for line in split.lines or ()] == ["goal", "value", "rule"]
 
 
 @given(st.text())
 def test_no_text_breaks_the_reader(text: str) -> None:
-    record, lines = split_facts(text)
-    assert text.startswith(record)
+    _, lines, is_unread = split_facts(text)
+    assert is_unread <= (lines is None)
     for line in lines or ():
         assert line.kind in FACT_KINDS
         assert len(line.text) <= MAX_FACT_CHARACTERS

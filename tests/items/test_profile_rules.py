@@ -79,3 +79,21 @@ def test_a_sentence_about_the_user_or_about_all_conversations_is_found(
 )
 def test_what_belongs_to_a_matter_a_day_or_a_text_at_hand_is_not(said: str) -> None:
     assert find_profile_statements(said) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Who is this?\n\nFrom: Bob <bob@acme.example>\nSubject: Hello\n\nMy name is Bob. I am vegan.",
+        "Das kam heute:\n\nHallo Ana,\nich heiße Jens. Ich bin Vegetarier.\nGruß",
+        "Voici son message :\nJe m'appelle Luc.",
+        'He wrote "My name is Bob. I live in Oslo." to me.',
+        "~~~\nMy name is Bob\n~~~",
+        "<form>\nMy name is Bob.\n</form>",
+        "[09:12] Bob: hi\n[09:13] Bob: I am vegan.",
+        "彼は「私の名前はボブです。私はベジタリアンです。」と書いた。",
+    ],
+)
+def test_what_was_pasted_is_not_said_by_the_user(said: str) -> None:
+    assert find_profile_statements(said) == []
+    assert find_profile_statements(f"My name is Ana.\n{said}") != []

@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     Mutant(
         "mail is not said by the user",
-        "compaction/facts.py",
+        "compaction/voices.py",
         "    return message.role is ChatRole.USER and mail_id(message) is None\n",
         "    return message.role is ChatRole.USER\n",
         LEARNING,

@@ -1,0 +1,227 @@
+"""Who said what in a batch of messages, and whether that supports a line about facts that a model wrote.
+
+A model reads a mail that a user pasted, a web page and its own earlier words in one text, and may take any of
+it for what the user wants. The words of a line tell where it comes from. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from autonomy_ctx.background import pause
+from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.fact import (
+    ASSISTANT_NOTE,
+    TOOL_NOTE,
+    Fact,
+    FactAction,
+    FactKind,
+    FactLine,
+    stated_text,
+    tool_note,
+)
+from autonomy_ctx.items.fact_clauses import content_words, names_another, read_clause, word_set
+from autonomy_ctx.items.fact_completion import is_bare_report
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.phrases import split_words
+from autonomy_ctx.items.reported_speech import split_speech
+from autonomy_ctx.items.sentences import split_sentences
+from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.store import Entry
+
+MAX_ANSWER_WORDS = 12  # of a message that only accepts or reports
+# What only users say: a tool or a pasted text has no goals and makes no rules for them.
+_OF_USERS: tuple[FactKind, ...] = ("rule", "preference", "goal")
+
+
+class Support(NamedTuple):
+    """What a line may do, the message that it comes from, and a note on who said it."""
+
+    action: FactAction
+    entry: Entry
+    note: str = ""
+
+
+class _Utterance(NamedTuple):
+    """The words of a message, or of a line of it."""
+
+    entry: Entry
+    words: frozenset[str]
+
+
+def is_said_by_user(message: Message) -> bool:
+    """Whether a user wrote the message. Mail of other agents has the role `user` too, but does not count."""
+    return message.role is ChatRole.USER and mail_id(message) is None
+
+
+class Voices:
+    """The words of a batch: the user's own, the assistant's, those of tools, and those of pasted texts."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._own: list[_Utterance] = []
+        self._sentences: list[_Utterance] = []
+        self._assistant: list[_Utterance] = []
+        self._foreign: list[tuple[Entry, str]] = []
+        self._has_bare_report = False
+        proposal = ""
+        for entry in entries:
+            pause()
+            text = searchable_text(entry.message)
+            if is_said_by_user(entry.message):
+                own, pasted = split_speech(text)
+                self._foreign.append((entry, pasted))
+                sentences = [sentence.text for sentence in split_sentences(own)]
+                sentences += [self._accepted(own, proposal)]
+                self._sentences += [_Utterance(entry, _words(sentence)) for sentence in sentences]
+                self._own.append(_Utterance(entry, content_words("\n".join(sentences))))
+                proposal = ""
+            elif entry.message.role is ChatRole.TOOL or mail_id(entry.message) is not None:
+                self._foreign.append((entry, text))
+            else:
+                self._assistant.append(_Utterance(entry, _words(text)))
+                proposal = text
+
+    def _accepted(self, own: str, proposal: str) -> str:
+        """What the assistant proposed, where the user's message does nothing but accept it."""
+        if len(split_words(own)) > MAX_ANSWER_WORDS:
+            return ""
+        clause = read_clause(" ".join(own.split()))
+        self._has_bare_report |= is_bare_report(clause)
+        is_accepted = clause.has("accept") and not clause.has("refuse", "change", "condition")
+        return proposal if is_accepted else ""
+
+    @cached_property
+    def _tool(self) -> list[_Utterance]:
+        return self._foreign_lines(is_tool=True)
+
+    @cached_property
+    def _pasted(self) -> list[_Utterance]:
+        return self._foreign_lines(is_tool=False)
+
+    def _foreign_lines(self, *, is_tool: bool) -> list[_Utterance]:
+        found: list[_Utterance] = []
+        for entry, text in self._foreign:
+            if (entry.message.role is ChatRole.TOOL) == is_tool:
+                pause()
+                found += [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
+        return found
+
+    def check(self, line: FactLine, fact: Fact | None) -> Support | None:
+        """What a line may do that is about this fact; None for nothing."""
+        words = content_words(line.text)
+        if line.action == "add" or fact is None:
+            return self._check_new(line, words)
+        is_of_user = _is_of_user(fact)
+        if line.action == "done":
+            is_ended = not is_of_user or self._supports_end(fact)
+            return Support("done", self._source_of(words)) if is_ended else None
+        if not is_of_user:
+            return self._check_new(line, words, "replace")
+        if _names_another(line, fact):
+            return self._check_new(line, words)
+        if self._supports_change(fact, line.text):
+            return Support("replace", self._source_of(words))
+        if line.kind in _OF_USERS:
+            return None
+        return self._check_new(line, words, note=ASSISTANT_NOTE)
+
+    def _source_of(self, words: frozenset[str]) -> Entry:
+        """The message that shares most words with a line; of several, what the user said last."""
+        spoken = [*self._own, *self._assistant]
+        if not _most(words, spoken):
+            spoken += self._tool
+
+        def fit(said: _Utterance) -> tuple[int, bool, int]:
+            is_own = said.entry.message.role is ChatRole.USER
+            return len(words & said.words), is_own, said.entry.position
+
+        best = max(spoken, key=fit, default=None)
+        return self._entries[-1] if best is None else best.entry
+
+    def _check_new(
+        self, line: FactLine, words: frozenset[str], action: FactAction = "add", *, note: str = ""
+    ) -> Support | None:
+        """Whether a line may stand as a fact; `note` is for one that only the assistant said."""
+        own, assistant = _most(words, self._own), _most(words, self._assistant)
+        tool, pasted = _most(words, self._tool), _most(words, self._pasted)
+        is_of_users = line.kind in _OF_USERS
+        if pasted > own and (is_of_users or pasted > assistant) and line.kind != "artifact":
+            return None
+        if is_of_users and tool > own and 2 * own < len(words):
+            return None
+        if tool > max(own, assistant):
+            entry = max(self._tool, key=lambda said: len(words & said.words)).entry
+            return Support(action, entry, tool_note(self._tool_name(entry.message)))
+        return Support(action, self._source_of(words), note if assistant > own else "")
+
+    def _tool_name(self, result: Message) -> str:
+        calls = (call for entry in self._entries for call in entry.message.tool_calls)
+        named = (call.name for call in calls if call.id and call.id == result.tool_call_id)
+        return next(named, result.name or "unknown")
+
+    def _supporters(self, fact: Fact, new: frozenset[str] = frozenset()) -> list[_Utterance]:
+        """What may change a fact of the user: the user's sentences, except those that only repeat it.
+
+        What is open, an assistant may do and report.
+        """
+        if fact.kind == "open":
+            return [*self._sentences, *self._assistant]
+        stated = _words(stated_text(fact.text))
+        is_repeated = stated.__le__ if fact.kind in ("rule", "preference") else stated.__eq__
+        return [said for said in self._sentences if said.words & new or not is_repeated(said.words)]
+
+    def _supports_end(self, fact: Fact) -> bool:
+        about = content_words(stated_text(fact.text))
+        most = _most(about, self._supporters(fact))
+        if not most:
+            return fact.kind == "open" and self._has_bare_report
+        return most >= _most(about, self._pasted)
+
+    def _supports_change(self, fact: Fact, text: str) -> bool:
+        words, before = _words(text), _words(stated_text(fact.text))
+        new = words - before
+        spoken = self._supporters(fact, new)
+        # What somebody else says of the same thing, and the user does not.
+        others = (said for said in (*self._assistant, *self._tool, *self._pasted) if said.words & before)
+        taken = (new - _join(spoken)) & _join(others)
+        if any(word.isdigit() for word in taken):
+            return False
+        if any(
+            said.words & before or any(word.isdigit() for word in said.words & new)
+            for said in spoken
+            if said.words & new
+        ):
+            return True
+        most = _most(before | words, spoken)
+        return not taken and 0 < most >= _most(before | words, (*self._tool, *self._pasted))
+
+
+def _is_of_user(fact: Fact) -> bool:
+    return fact.kind != "artifact" and TOOL_NOTE not in fact.text and not fact.text.endswith(ASSISTANT_NOTE)
+
+
+def _names_another(line: FactLine, fact: Fact) -> bool:
+    """Whether a line is about another thing than the fact. In a short value the number may be the value."""
+    clause, known = read_clause(line.text), read_clause(stated_text(fact.text))
+    if not names_another(clause, known):
+        return False
+    is_value = len(clause.content - known.content) == 1 == len(known.content - clause.content)
+    return not (is_value and fact.kind == "value")
+
+
+def _words(text: str) -> frozenset[str]:
+    """What a sentence is about, with the words that turn a rule into its opposite."""
+    turning = word_set("RULING_WORDS") | word_set("NEGATIONS")
+    return content_words(text) | turning.intersection(split_words(text).folded)
+
+
+def _most(words: frozenset[str], spoken: Iterable[_Utterance]) -> int:
+    """How many of the words the one has said that said most of them."""
+    return max((len(words & said.words) for said in spoken), default=0)
+
+
+def _join(spoken: Iterable[_Utterance]) -> frozenset[str]:
+    return frozenset[str]().union(*(said.words for said in spoken))
