@@ -55,7 +55,7 @@ from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import nonce
-from autonomy_ctx.items.wire import Item
+from autonomy_ctx.items.wire import Item, split_blocks
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
@@ -275,10 +275,15 @@ class ChatContext(ChatView):
         return self._add(message, instead_of=list(replaced))
 
     def append(self, message: Message | Mapping[str, Any] | Any) -> Message:
-        """Add a message, a dict or the reply object of a provider's SDK, and return the message."""
-        made = read_message(message, new_id=self._new_id, now=self._clock)
-        check_call_id(made)
-        return self._add(made)
+        """Add a message, a dict or the reply object of a provider's SDK, and return the message.
+
+        Of a dict that becomes several messages, the last is returned.
+        """
+        forms = split_blocks(message)
+        made = [read_message(form, new_id=self._new_id, now=self._clock) for form in forms]
+        for one in made:
+            check_call_id(one)
+        return [self._add(one) for one in made][-1]
 
     def user(self, content: Any, **fields: Any) -> Message:
         """Add what a user said."""

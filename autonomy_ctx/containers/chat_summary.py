@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, complete_prompt, is_chat_model
-from autonomy_ctx.completion.summary_gate import SMALLEST, judge
+from autonomy_ctx.completion.summary_gate import CUT_OFF, LONGER, SMALLEST, TOO_LONG, judge
 from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.items.cuts import has_content, is_instruction
 from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.formats.any_reply import CUT_OFF_REASONS
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
@@ -23,6 +24,7 @@ CONVERSATION_SUMMARY = "[Conversation Summary]\n"
 SUB_AGENT_SUMMARY = "[Sub-agent Summary]\n"
 DEFAULT_MAX_TOKENS = 2048
 
+TOO_LONG_TEXT = "has {size:,} tokens, more than the {source:,} it should stand for"
 # Sentences for the gate's words.
 _PROBLEMS = {
     "refused by the model": "was refused by the model",
@@ -34,13 +36,9 @@ _PROBLEMS = {
     "refusal in words": "is a refusal in words",
     "loop": "repeats itself",
     "other script": "is in another script than the conversation",
-    "answer to the conversation": "is an answer instead of a summary",
-    "placeholders": "holds placeholders",
-    "another subject": "has nothing in common with the conversation",
-    "unknown identifiers": "names what the conversation does not",
-    "poor coverage": "has too little of the conversation",
-    "cut off": "was cut off; give it more `max_tokens`",
-    "too long": "has {size:,} tokens, more than the {source:,} it should stand for",
+    CUT_OFF: "was cut off; give it more `max_tokens`",
+    TOO_LONG: TOO_LONG_TEXT,
+    LONGER: TOO_LONG_TEXT,
 }
 
 
@@ -82,9 +80,10 @@ async def summarize_items(
         key_names=(),
         asked=prompt.messages[0]["content"],
     )
-    if not verdict.fit:
-        problem = _PROBLEMS[verdict.problem or "empty"]
-        size = counter.count_text(verdict.text)
+    if not verdict.text or verdict.problem in (CUT_OFF, TOO_LONG):
+        is_cut = (reply.stop or "").lower() in CUT_OFF_REASONS and verdict.problem == "empty"
+        problem = _PROBLEMS[CUT_OFF if is_cut else verdict.problem or "empty"]
+        size = counter.count_text(reply.text)
         raise SummaryFailed(problem.format(size=size, source=tokens))
     return verdict.text
 

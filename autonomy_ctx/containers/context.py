@@ -194,7 +194,7 @@ class Context:
         self._messages = MessageList(self)
         self._buffer = MessageBuffer(self._messages)
         self._persistence = Persistence()
-        if messages is not None and (made := distinct_messages(map(wire.from_dict, messages))):
+        if messages is not None and (made := distinct_messages(wire.from_dicts(messages))):
             self._buffer.mark_unsaved(edited=False)
             self._buffer.add(made)
         if file_path is not None:
@@ -265,14 +265,14 @@ class Context:
         return self.append(Message(ChatRole.SYSTEM, content))
 
     def append(self, message: Message | Mapping[str, Any]) -> Message:
-        """Add a message at the end, and return it."""
-        made = wire.from_dict(message)
-        self.extend([made])
-        return made
+        """Add a message at the end, and return it; of a dict that becomes several messages, the last."""
+        made = wire.from_dicts([message])
+        self.extend(made)
+        return made[-1]
 
     def extend(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
         """Add messages at the end, in one write."""
-        made = [wire.from_dict(message) for message in messages]
+        made = wire.from_dicts(messages)
         with self._persistence.transaction(self._buffer):
             new = self._buffer.select_new(made)
             if new:
@@ -293,7 +293,7 @@ class Context:
         self._persistence.save(self._buffer)
 
     def _edit(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        made = distinct_messages(map(wire.from_dict, messages))
+        made = distinct_messages(wire.from_dicts(messages))
         before = frozenset(self._buffer.by_id)
         with self._persistence.transaction(self._buffer):
             after = merge_edits(before, made, self._messages)

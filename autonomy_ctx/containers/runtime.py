@@ -435,7 +435,7 @@ class Runtime:
         for name, other in result.items() if isinstance(result, Mapping) else ():
             context = self.CTX.get(name)
             if context is not None and other is not context:
-                made = distinct_messages(map(wire.from_dict, other))
+                made = distinct_messages(wire.from_dicts(other))
                 base = context._buffer.by_id.keys() if bases is None else bases.get(name, frozenset())
                 context.messages = merge_edits(base, made, list(context))
 

@@ -45,11 +45,11 @@ class AdditionalContextSection(ContributingSection):
 
     def set_static_messages(self, messages: Sequence[Message | Mapping[str, Any]]) -> None:
         """Replace the static messages."""
-        self._static = Contribution(tuple([wire.from_dict(message) for message in messages]))
+        self._static = Contribution(tuple(wire.from_dicts(messages)))
 
     def add_message(self, message: Message | Mapping[str, Any]) -> None:
         """Add one static message."""
-        self._static = Contribution((*self._static.messages, wire.from_dict(message)))
+        self._static = Contribution((*self._static.messages, *wire.from_dicts([message])))
 
     def clear_messages(self) -> None:
         """Drop the static messages."""
@@ -64,7 +64,7 @@ class AdditionalContextSection(ContributingSection):
                 provided = self.provider_fn(scope, conversation, params)
                 if inspect.isawaitable(provided):
                     provided = await provided
-                messages += [wire.from_dict(message) for message in provided or ()]
+                messages += wire.from_dicts(provided or ())
             if scope_of_time.cancelled_caught:
                 problem = f"took longer than {self.timeout:g} s"
         except Exception as error:

@@ -210,7 +210,7 @@ class ConversationHistorySection(ContributingSection):
         found = memory.get_messages_only(scope, conversation)
         if inspect.isawaitable(found):
             found = await found
-        everything = [Entry(index, wire.from_dict(message)) for index, message in enumerate(found, start=1)]
+        everything = [Entry(index, message) for index, message in enumerate(wire.from_dicts(found), start=1)]
         entries = await self._filter(everything)
         window = entries
         if self.max_messages is not None:

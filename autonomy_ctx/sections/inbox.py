@@ -13,6 +13,7 @@ from autonomy_ctx.items.message import Message, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.mailbox import Mailbox, as_message
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int
 
@@ -54,14 +55,18 @@ class InboxSection(ContributingSection):
         # Any memory will do for other sections; only this library's has mail.
         if not isinstance(memory, Memory):
             return Contribution(())
+        target = self._target(memory)
         waiting = await Mailbox(memory, clock=self._clock).query_by_target(
-            self._target(memory),
+            target,
             scope=scope,
             conversation=conversation,
             node=self.node,
             limit=MAX_INBOX_MESSAGES,
         )
-        return Contribution(select_most_urgent(waiting, self._max_tokens, memory.token_counter))
+        shown = select_most_urgent(waiting, self._max_tokens, memory.token_counter)
+        # Mail of another agent is delivered into that agent's log, and its position is not known yet.
+        is_quoted = shown and target != memory.agent
+        return Contribution(shown, refs=(MessageRef(conversation, agent=target),) if is_quoted else ())
 
     async def deliver(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
         """Deliver the mail that a model has read. This happens before its answer is stored."""

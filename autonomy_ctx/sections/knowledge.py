@@ -141,8 +141,7 @@ async def _newest_messages(
     if inspect.isawaitable(given):
         given = await given
     window: list[Message] = []
-    for one in reversed(given):
-        message = wire.from_dict(one)
+    for message in (one for form in reversed(given) for one in reversed(wire.from_dicts([form]))):
         if role is None or message.role is role:
             window.append(message)
         if len(window) == (QUERY_MESSAGES if role is None else 1):

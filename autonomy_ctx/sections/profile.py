@@ -12,6 +12,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.profile import ProfileEntry
 from autonomy_ctx.sections.section import (
     ContributingSection,
@@ -70,6 +71,7 @@ class ProfileSection(ContributingSection):
             (data_message(self._render(shown)),) if shown else (),
             omitted=(_omission(omitted),) if omitted else (),
             shorter=shorter,
+            refs=_source_refs(shown),
         )
 
     def _render(self, entries: Sequence[ProfileEntry]) -> str:
@@ -94,6 +96,13 @@ class ProfileSection(ContributingSection):
         while chosen and count(self._render(chosen)) > tokens:
             chosen.pop()
         return [entry for entry in entries if entry in chosen]
+
+
+def _source_refs(entries: Sequence[ProfileEntry]) -> tuple[MessageRef, ...]:
+    """The messages that entries were learned from. A fact ends with any message of its summary, too."""
+    learned = [(entry.conversation, entry.position) for entry in entries if entry.conversation is not None]
+    places = dict.fromkeys([*learned, *((conversation, None) for conversation, _ in learned)])
+    return tuple(MessageRef(conversation, position) for conversation, position in places)
 
 
 def _omission(ids: Sequence[str]) -> Omission:

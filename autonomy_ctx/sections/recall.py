@@ -10,6 +10,7 @@ from typing import Any
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import render_recall
 from autonomy_ctx.sections.section import (
@@ -79,4 +80,9 @@ class RecallSection(ContributingSection):
             )
             return data_message(less.text) if less.text else None
 
-        return Contribution([data_message(found.text)], shorter=shorter)
+        refs = dict.fromkeys(
+            MessageRef(one.conversation, one.position)
+            for one in found.passages
+            if one.conversation != conversation
+        )
+        return Contribution([data_message(found.text)], shorter=shorter, refs=tuple(refs))

@@ -15,6 +15,7 @@ from autonomy_ctx.containers.pool import ContextPoolView
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.memory.message_ref import MessageRef
 
 Params: TypeAlias = MutableMapping[str, Any]
 SectionKind: TypeAlias = Literal["stable", "slow", "volatile"]
@@ -90,6 +91,8 @@ class Contribution:
     floor: int = 0
     # What a reader of the report should know of how it was made.
     note: str | None = None
+    # The messages of other conversations that these quote: deleting one deletes the record of the context.
+    refs: Sequence[MessageRef] = ()
     # What the first messages cost before calibration, and by which counter; see `known_counts`.
     _counts: tuple[str, tuple[int, ...]] = field(default=_NO_COUNTS, init=False, repr=False, compare=False)
 
@@ -99,6 +102,9 @@ class Contribution:
                 f"a contribution has {len(self.messages)} messages and {len(self.positions)} positions; "
                 f"give one position for each message, or None for all"
             )
+        for ref in self.refs:
+            if not isinstance(ref, MessageRef):
+                raise TypeError(f"refs has a {type(ref).__name__}; give a MessageRef for each quoted message")
 
     @property
     def is_frozen(self) -> bool:
@@ -117,7 +123,7 @@ def make_log_contribution(
     made: Any = _UnsealedContribution()
     made.messages, made.positions, made.omitted = messages, positions, omitted
     made.problem = made.shorter = made.note = None
-    made.floor, made._counts = 0, _NO_COUNTS
+    made.floor, made.refs, made._counts = 0, (), _NO_COUNTS
     made.__class__ = Contribution
     return cast(Contribution, made)
 

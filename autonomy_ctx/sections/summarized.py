@@ -44,6 +44,7 @@ from autonomy_ctx.compaction.view import (
     summary_tokens,
     window_budget,
 )
+from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
@@ -101,7 +102,7 @@ class _MemoryMirror:
         found = other.get_messages_only(scope, conversation)
         if inspect.isawaitable(found):
             found = await found
-        messages = [wire.from_dict(message) for message in found]
+        messages = wire.from_dicts(found)
         known = (await self.memory.read(scope, conversation)).entries
         same = len(known) <= len(messages) and all(
             _has_same_content(entry.message, message) for entry, message in zip(known, messages, strict=False)
@@ -370,6 +371,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         counted_by = (counter.name, counter.calibration.factor)
         if known is None or not known.shows(snapshot, chosen_snapshot, turn, counted_by):
             pending = self._summarizer.pending_digest(store_key)
+            await self._snapshots.prepare_bound(chosen_snapshot, settings, count, pending)
             view = self._snapshots.bound(memory, key, chosen_snapshot, settings, count, pending)
             found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
             due = is_due(
@@ -475,6 +477,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     ) -> None:
         """Read what a digest would quote, and make the digest if it is needed soon."""
         store_key, limits = make_store_key(memory.store, key), self._settings.limits
+        await prepare_tables()
         await run_in_steps(self._snapshots.read_ahead(store_key, snapshot))
         if len(snapshot.entries) > limits.hard - limits.batch:
             pending = self._summarizer.pending_digest(store_key)

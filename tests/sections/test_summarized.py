@@ -609,7 +609,8 @@ async def test_the_prompt_itself_is_no_summary(memory: Memory) -> None:
 async def test_a_summary_that_stays_too_long_is_asked_for_again_once_then_shortened_and_marked(
     memory: Memory,
 ) -> None:
-    wordy = " ".join(f"Sentence number {number} says something else." for number in range(300))
+    wordy = " ".join(f"Sentence number {number} says something else." for number in range(24))
+    assert 128 < memory.token_counter.count_text(wordy) < 256
     model = ScriptedModel([wordy])
     async with summarized(model, size=512) as section:
         await asks(memory, 9)

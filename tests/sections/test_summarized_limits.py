@@ -53,8 +53,8 @@ def test_what_is_left_out_is_chosen_to_go_with_the_rest(
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"floor": 8, "ceiling": 8}, ValueError, r"floor \(8\) must be less than ceiling \(8\)"),
-    ({"floor": 0}, ValueError, "floor must be >= 1, not 0"),
-    ({"floor": -1, "ceiling": 4}, ValueError, "floor must be >= 1, not -1"),
+    ({"floor": 0}, ValueError, "floor must be at least 1, not 0"),
+    ({"floor": -1, "ceiling": 4}, ValueError, "floor must be at least 1, not -1"),
     ({"ceiling": 1}, ValueError, "ceiling must be >= 2, not 1"),
     ({"floor": 2.5}, TypeError, "floor must be a whole number >= 1, not 2.5"),
     ({"ceiling": True}, TypeError, "ceiling must be a whole number >= 2, not True"),
