@@ -241,6 +241,10 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
     if report.floor is not None and report.ceiling is not None:
         yield "window", "", f"between floor {report.floor:,} and ceiling {report.ceiling:,} messages"
     yield "model", "", clean_line(report.model or "not known")
+    thinking = report.thinking
+    if thinking.sent or thinking.left_out:
+        why = f"; {thinking.left_out:,} left out: {'; '.join(thinking.reasons)}" if thinking.left_out else ""
+        yield "thinking", f"{thinking.sent:,}", f"blocks of earlier replies were sent back{why}"
     usage = report.usage
     if usage is None:
         yield "usage", "", "the provider's count is not known"

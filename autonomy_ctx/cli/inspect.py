@@ -7,7 +7,6 @@ import signal
 import sys
 import webbrowser
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -25,6 +24,7 @@ from autonomy_ctx.cli.target import (
     iterate_all,
     open_memory,
 )
+from autonomy_ctx.cli.transfer import STREAM, open_new
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 
@@ -45,7 +45,7 @@ async def inspect(
     scope: ScopeOption = None,
     agent: AgentOption = None,
     html: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--html", metavar="FILE", help="Write one self-contained HTML file instead; - means stdout."
         ),
@@ -125,26 +125,22 @@ async def _choose(memory: Memory, name: str | None, scope: str | None, agent: st
     return Choice([key for _, key in sorted(newest, reverse=True)], left_out)
 
 
-async def _write_file(output: Output, memory: Memory, path: Path, chosen: Choice) -> None:
+async def _write_file(output: Output, memory: Memory, file: str, chosen: Choice) -> None:
     keys, left_out = chosen
     if not keys:
         raise WrongInput("there are no conversations to write; `autonomy-ctx conversations` lists them")
-    with output.progress("reading", total=len(keys)) as report_progress:
-        page = await make_inspector_html(memory, keys, report_progress=report_progress)
-    if str(path) == "-":
-        sys.stdout.write(page)
-    else:
-        path.write_text(page, encoding="utf-8")  # noqa: ASYNC240  # at the end, once
-    size = len(page.encode())
-    if str(path) == "-":
+    with open_new(file, force=True) as target:
+        with output.progress("reading", total=len(keys)) as report_progress:
+            page = (await make_inspector_html(memory, keys, report_progress=report_progress)).encode()
+        target.write(page)
+    size = len(page)
+    if file == STREAM:
         return
     if output.is_json:
-        output.print_json(
-            {"file": str(path), "bytes": size, "conversations": len(keys), "left_out": left_out}
-        )
+        output.print_json({"file": file, "bytes": size, "conversations": len(keys), "left_out": left_out})
         return
     output.note(
-        f"{path}: {count(len(keys), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
+        f"{file}: {count(len(keys), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
     )
     if left_out:
         output.note(f"{count(left_out, 'older conversation')} left out; --scope or a name chooses others")

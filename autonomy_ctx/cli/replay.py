@@ -22,6 +22,7 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
+from autonomy_ctx.cli.transfer import STREAM, open_new
 from autonomy_ctx.compaction.config import DEFAULT_SIZE
 from autonomy_ctx.replay.conversation import RecordedConversation, read_conversation
 from autonomy_ctx.replay.conversation_file import read_conversation_file
@@ -31,7 +32,7 @@ from autonomy_ctx.replay.report import render_report
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun
 from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
 
-STREAM, NO_BUDGET = "-", "none"
+NO_BUDGET = "none"
 # Of the answer that shows whether a model can be asked; some think before they say a word.
 TRIAL_TOKENS = 256
 # In the order of the table, and in the order in which they get room.
@@ -137,7 +138,8 @@ async def replay_conversation(
                 on_progress=lambda done, _: tell(done),
             )
     if html is not None:
-        await anyio.Path(html).write_text(render_report(report), encoding="utf-8")
+        with open_new(str(html), force=True) as target:
+            target.write(render_report(report).encode())
     if output.is_json:
         output.print_json(report.to_dict())
     else:

@@ -230,6 +230,7 @@ def _print_summary(output: Output, report: ConversationReport) -> None:
         output.note("nothing is summarized yet")
     for segment in report.segments:
         made = "a digest, until a model has written it" if segment.is_digest else clean_line(segment.model)
+        made += ", doubtful" if segment.is_doubtful else ""
         notes = [made, f"level {segment.level}" if segment.level else "", count(segment.tokens, "token")]
         title = f"Messages {segment.first:,} to {segment.last:,}"
         output.print(Heading(title, " · ".join(note for note in notes if note)))

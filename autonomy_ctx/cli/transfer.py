@@ -7,6 +7,7 @@ anything, and stores no message twice: it can be run again.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -19,17 +20,6 @@ from typing import IO, Annotated, Any
 import anyio
 import typer
 
-from autonomy_ctx.cli.message_files import (
-    CONVERSATION,
-    FULL_TEXT,
-    MAX_PROBLEMS,
-    ConversationLine,
-    InvalidLine,
-    MessageLine,
-    add_id,
-    describe_problems,
-    read_lines,
-)
 from autonomy_ctx.cli.output import CommandFailed, Output, WrongInput, count, encode_json
 from autonomy_ctx.cli.target import (
     AgentOption,
@@ -42,6 +32,16 @@ from autonomy_ctx.cli.target import (
 )
 from autonomy_ctx.errors import AutonomyCtxError, InvalidKey, InvalidMessage
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.message_files import (
+    CONVERSATION,
+    FULL_TEXT,
+    MAX_STREAM_BYTES,
+    ConversationLine,
+    InvalidLine,
+    MessageLine,
+    add_id,
+    read_lines,
+)
 from autonomy_ctx.items.formats.openai import openai_message
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id
 from autonomy_ctx.items.tokens import TokenCounter
@@ -54,6 +54,8 @@ MESSAGES_PER_PAGE = 200
 # Messages are stored together up to this many, or this many characters.
 MESSAGES_PER_BATCH, CHARACTERS_PER_BATCH = 500, 4_000_000
 STREAM = "-"
+# An error lists so many bad lines.
+MAX_PROBLEMS = 8
 
 
 class FileFormat(StrEnum):
@@ -178,17 +180,23 @@ def import_messages(
 
 @contextmanager
 def open_new(file: str, *, force: bool) -> Iterator[IO[bytes]]:
-    """A file to write, in place under its name when all of it is written; or stdout."""
+    """A file to write, private, in place under its name when all of it is written; or stdout."""
     if file == STREAM:
         yield sys.stdout.buffer
         return
     path = Path(file)
     if path.is_dir():
         raise WrongInput(f"{file} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        # A device or a pipe stays where it is.
+        with open(path, "wb") as target:
+            yield target
+        return
     if path.exists() and not force:
         raise WrongInput(f"{file} is there already; --force writes over it")
     if not path.parent.is_dir():
-        raise WrongInput(f"the folder {path.parent} does not exist")
+        raise WrongInput(f"{file}: there is no folder {path.parent}")
+    path = path.resolve() if path.is_symlink() else path
     # What users said is for nobody else to read.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -294,7 +302,10 @@ class _Report:
 
 @contextmanager
 def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
-    """A file that can be read twice; what comes through a pipe is first written to a temporary one."""
+    """A file that can be read twice; what comes through a pipe is first written to a temporary one.
+
+    A device or a pipe may never end: what cannot be text and what is too much is refused while it is read.
+    """
     with ExitStack() as stack:
         if file == STREAM:
             if sys.stdin.isatty():
@@ -305,12 +316,19 @@ def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
                 pipe = stack.enter_context(open(file, "rb"))
             except OSError as error:
                 raise WrongInput(f"{file} cannot be read: {error.strerror}") from None
-            if pipe.seekable():
+            if stat.S_ISREG(os.fstat(pipe.fileno()).st_mode):
                 yield pipe
                 return
         spool = stack.enter_context(tempfile.TemporaryFile())
         with output.progress("reading") as tell:
             while piece := pipe.read(1 << 20):
+                if b"\0" in piece:
+                    raise WrongInput(f"{_file_name(file)} is not text: it has NUL bytes; nothing was stored")
+                if spool.tell() + len(piece) > MAX_STREAM_BYTES:
+                    raise WrongInput(
+                        f"{_file_name(file)} has more than {MAX_STREAM_BYTES // 1_000_000:,} MB; "
+                        "write it to a file and import that; nothing was stored"
+                    )
                 spool.write(piece)
                 tell(spool.tell())
         spool.seek(0)
@@ -396,12 +414,21 @@ def _check(source: IO[bytes], file: str, names: _Names, tell: Callable[[int], No
             total += 1
             problems += [found] if len(problems) < MAX_PROBLEMS else []
     if total:
-        raise WrongInput(describe_problems(_file_name(file), problems, total))
+        raise WrongInput(_describe_problems(_file_name(file), problems, total))
     if not messages:
         raise WrongInput(f"{_file_name(file)} has no messages")
     if names.conversation is not None and len(named) > 1:
         raise WrongInput(f"{_file_name(file)} has several conversations with names; leave --conversation out")
     return unnamed > 1
+
+
+def _describe_problems(file: str, problems: list[InvalidLine], total: int) -> str:
+    """The sentence about the bad lines of a file."""
+    if total == 1:
+        return f"{file}: {problems[0]}; nothing was stored"
+    listed = "\n".join(f"  {problem}" for problem in problems[:MAX_PROBLEMS])
+    more = f"\n  ... and {total - MAX_PROBLEMS:,} more" if total > MAX_PROBLEMS else ""
+    return f"{file}: {count(total, 'line')} cannot be imported; nothing was stored\n{listed}{more}"
 
 
 async def _store(

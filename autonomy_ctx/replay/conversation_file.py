@@ -6,14 +6,20 @@ number.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.formats.dumps import convert_message, find_messages, find_trees, read_tree
+from autonomy_ctx.items.formats.message_files import (
+    MAX_STREAM_BYTES,
+    ConversationLine,
+    InvalidLine,
+    MessageLine,
+    read_lines,
+    unique_name,
+)
 from autonomy_ctx.replay.conversation import RecordedConversation
 
 MAX_LISTED = 8
@@ -27,81 +33,50 @@ def read_conversation_file(
     """The conversation in a file, or the one of this name or number (from 1) where there are several."""
     if isinstance(path, str | PathLike):
         file = Path(path)
-        data = file.read_bytes()
+        with file.open("rb") as source:
+            found = _find_conversations(source, file)
     else:
-        file, data = Path(STREAM_NAME), path.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 text (byte {error.start + 1}); give a file of JSON") from None
-    found = _find_conversations(text, file)
+        file = Path(STREAM_NAME)
+        found = _find_conversations(path, file)
     if not found:
         raise ValueError(
             f"{file} has no messages; give JSON Lines of messages, OpenAI messages, a LangChain dump "
             "or a ChatGPT export"
         )
     label, forms = _choose(found, name, file)
-    messages: list[dict[str, Any]] = []
     for number, form in enumerate(forms, 1):
         try:
-            read = _read_forms(form)
-            RecordedConversation(read)
+            RecordedConversation([form])
         except (InvalidMessage, ValueError, TypeError) as error:
             problem = f"`{error.field}` {error.problem}" if isinstance(error, InvalidMessage) else str(error)
             raise ValueError(f"{file}: message {number:,} of {label!r} cannot be read: {problem}") from None
-        messages += read
-    return RecordedConversation(messages, name=label)
+    return RecordedConversation(forms, name=label)
 
 
-def _find_conversations(text: str, file: Path) -> dict[str, list[Any]]:
+def _find_conversations(source: IO[bytes], file: Path) -> dict[str, list[dict[str, Any]]]:
     """The messages of each conversation in a file, by its name."""
-    found: dict[str, list[Any]] = {}
-    current = file.stem
-    for number, value in _read_values(text, file):
-        if isinstance(value, Mapping) and value.get("type") == "conversation":
-            current = str(value.get("conversation") or current)
-            found.setdefault(current, [])
-        elif isinstance(value, Mapping) and value.get("type") == "full_text":
-            # The log has a shorter form of it, and that is what models were shown.
-            continue
-        elif trees := find_trees(value):
-            for tree in trees:
-                title = str(tree.get("title") or file.stem)
-                label = title if title not in found else f"{title} ({len(found) + 1})"
-                found[label] = read_tree(tree)
-        elif (messages := find_messages(value)) is not None:
-            # A line that is a whole conversation, as in files for training.
-            label = file.stem if number is None else f"{file.stem} {number}"
-            found.setdefault(label, []).extend(messages)
-        elif isinstance(value, Mapping):
-            found.setdefault(current, []).append(value)
-        else:
-            where = "" if number is None else f" line {number:,}"
-            raise ValueError(f"{file}{where}: a message must be a JSON object, not {type(value).__name__}")
-    return {label: messages for label, messages in found.items() if messages}
+    found: dict[ConversationLine, list[dict[str, Any]]] = {}
+    current = ConversationLine(number=0)
+    for line in read_lines(source, max_bytes=MAX_STREAM_BYTES):
+        match line:
+            case InvalidLine():
+                raise ValueError(f"{file}: {line}")
+            case ConversationLine():
+                # What has a name may go on later; a line without one is a whole conversation.
+                current = line if line.conversation is None else replace(line, number=0)
+            case MessageLine():
+                found.setdefault(current, []).append(_read_form(line.form))
+    is_series = sum(line.conversation is None for line in found) > 1
+    taken: set[str] = set()
+    return {
+        unique_name(_label(line, file, is_series=is_series), taken): forms for line, forms in found.items()
+    }
 
 
-def _read_values(text: str, file: Path) -> Iterator[tuple[int | None, Any]]:
-    """The JSON values of a file with their lines; the one of a document has no line."""
-    try:
-        yield None, json.loads(text)
-        return
-    except RecursionError:
-        raise ValueError(f"{file} is nested too deeply to be a conversation") from None
-    except json.JSONDecodeError as error:
-        whole = error
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    for number, line in lines:
-        try:
-            value = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            if number == lines[0][0]:
-                # No JSON Lines either: what is wrong with the document says more.
-                raise ValueError(
-                    f"{file} is not JSON: line {whole.lineno:,}, column {whole.colno:,}"
-                ) from None
-            raise ValueError(f"{file}: line {number:,} is not JSON") from None
-        yield number, value
+def _label(line: ConversationLine, file: Path, *, is_series: bool) -> str:
+    if line.conversation is not None:
+        return line.conversation
+    return f"{file.stem} {line.number}" if is_series and line.number else file.stem
 
 
 def _choose(found: dict[str, list[Any]], name: str | None, file: Path) -> tuple[str, list[Any]]:
@@ -118,13 +93,11 @@ def _choose(found: dict[str, list[Any]], name: str | None, file: Path) -> tuple[
     raise ValueError(f"{file} {problem}; name one of {listed}{more}")
 
 
-def _read_forms(form: Any) -> list[dict[str, Any]]:
-    """A message of any of these systems in the form that ours have; nothing for what says nothing."""
-    read = convert_message(form)
-    for made in read:
-        if made.get("role") == "developer":
-            made["role"] = "system"
-        if made.get("content") is None and not made.get("tool_calls"):
-            # An answer that was only a sound.
-            made["content"] = ""
-    return read
+def _read_form(form: dict[str, Any]) -> dict[str, Any]:
+    """A message as a replay reads it."""
+    if form.get("role") == "developer":
+        form["role"] = "system"
+    if form.get("content") is None and not form.get("tool_calls"):
+        # An answer that was only a sound.
+        form["content"] = ""
+    return form

@@ -265,6 +265,33 @@ def test_a_file_that_cannot_be_read_is_wrong_input(folder: Path, file: str, prob
     assert ran.stderr == f"error: {file} cannot be read: {problem}\n"
 
 
+def test_a_device_that_never_ends_is_refused_soon(folder: Path) -> None:
+    ran = run_command("import", "/dev/zero", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr == "error: /dev/zero is not text: it has NUL bytes; nothing was stored\n"
+    assert not (folder / "new.db").exists()
+
+
+def test_a_line_without_an_end_is_refused_and_named(folder: Path) -> None:
+    """A file that takes no room on the disk, and would take all of the memory."""
+    with open(folder / "hole.jsonl", "wb") as hole:
+        hole.write(b'{"role": "user", "content": "Hello"}\n')
+        hole.truncate(1 << 40)
+    ran = run_command("import", "hole.jsonl", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr == (
+        "error: hole.jsonl: line 2 has more than 512 MB; give a line for each conversation; "
+        "nothing was stored\n"
+    )
+
+
+def test_chats_of_the_same_name_are_told_apart(folder: Path) -> None:
+    (folder / "export.json").write_text(json.dumps(chatgpt_export("Trip (2)", "Trip", "Trip")))
+    run_command("import", "export.json", "-m", "new.db", "-s", "ana", cwd=folder)
+    listed = json.loads(run_command("conversations", "-m", "new.db", "--json", cwd=folder).stdout)
+    assert sorted(one["conversation"] for one in listed["conversations"]) == ["Trip", "Trip (2)", "Trip (3)"]
+
+
 def test_names_of_the_command_line_win_over_those_of_the_file(folder: Path) -> None:
     exported = run_command("export", "porto", "-m", "trips.db", cwd=folder).stdout
     run_command("import", "-", "-m", "new.db", "-s", "cy", "-a", "guide", cwd=folder, text=exported)

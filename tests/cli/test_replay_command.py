@@ -43,6 +43,7 @@ def test_a_file_is_replayed_as_a_table_and_drawn_as_a_page(folder: Path) -> None
     assert "\x1b" not in ran.stdout
     assert ran.stderr == "drawn in page.html\n"
     assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (folder / "page.html").stat().st_mode & 0o777 == 0o600
 
 
 def test_json_is_the_whole_report(folder: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -52,13 +54,38 @@ def test_it_writes_one_conversation_or_all_to_a_file(folder: Path) -> None:
     assert printed.stdout == (folder / "one.html").read_text(encoding="utf-8")
 
 
+def test_only_its_owner_may_read_a_file_with_conversations(folder: Path) -> None:
+    """Also where a file was that others could read, and behind a link."""
+    (folder / "old.html").write_text("old", encoding="utf-8")
+    (folder / "old.html").chmod(0o644)
+    (folder / "link.html").symlink_to("linked.html")
+    for name in ("new.html", "old.html", "link.html"):
+        ran = run_command("inspect", "trip", "--memory", "story.db", "--html", name, cwd=folder)
+        assert ran.returncode == 0, ran.stderr
+    for name in ("new.html", "old.html", "linked.html"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+    assert (folder / "link.html").is_symlink()
+
+
+def test_a_pipe_stays_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with open(folder / "copy.html", "wb") as copy, subprocess.Popen(["cat", "pipe"], cwd=folder, stdout=copy):
+        ran = run_command("inspect", "trip", "--memory", "story.db", "--html", "pipe", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert (folder / "copy.html").read_text(encoding="utf-8").endswith("</html>\n")
+    assert (folder / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["inspect", "trap", "--memory", "story.db"], "did you mean:\n  trip --scope ana"),
         (["inspect", "--memory", "none.db"], "none.db does not exist; there is story.db"),
         (["inspect", "--memory", "story.db", "--html", "a.html", "--write"], "--html writes a file"),
-        (["inspect", "--memory", "story.db", "--html", "no/folder.html"], "no/folder.html: No such file"),
+        (
+            ["inspect", "--memory", "story.db", "--html", "no/folder.html"],
+            "no/folder.html: there is no folder no",
+        ),
     ],
 )
 def test_wrong_input_is_told_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from strategies import some
 
 from autonomy_ctx import Agent, Memory, Model
 from autonomy_ctx.errors import UnknownConversation
+from autonomy_ctx.items.formats.message_files import InvalidLine, read_lines
 from autonomy_ctx.replay import RecordedConversation, read_conversation, read_conversation_file
 
 
@@ -104,22 +106,85 @@ def test_lines_that_are_whole_conversations_are_told_apart(tmp_path: Path) -> No
     assert len(read_conversation_file(file, "training 2").turns()) == 3
 
 
+def test_a_line_ends_where_json_lines_end_a_line(tmp_path: Path) -> None:
+    """Not at U+2028 and its kin, which JSON may have in a text."""
+    said_so = "one\u2028two\u2029three\x85four\x0cfive"
+    lines = [json.dumps({"role": "user", "content": said_so}, ensure_ascii=False).replace("\\f", "")] * 2
+    (tmp_path / "talk.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    read = read_conversation_file(tmp_path / "talk.jsonl")
+    assert [text for _, text in said(read)] == [said_so.replace("\x0c", "")] * 2
+
+
+def test_chats_of_the_same_name_are_all_there(tmp_path: Path) -> None:
+    file = tmp_path / "export.json"
+    trees = json.loads(json.dumps(chatgpt_export("Trip (3)", "Trip (2)", "Trip", "Trip", "Trip")))
+    for number, tree in enumerate(trees):
+        [first, *_] = [node["message"] for node in tree["mapping"].values() if node.get("message")]
+        first["content"]["parts"] = [f"Question {number}"]
+    file.write_text(json.dumps(trees), encoding="utf-8")
+    names = ["Trip (3)", "Trip (2)", "Trip", "Trip (4)", "Trip (5)"]
+    for number, name in enumerate(names):
+        read = read_conversation_file(file, str(number + 1))
+        assert (read.name, said(read)[0][1]) == (name, f"Question {number}")
+    ours = [
+        *({"type": "conversation", "scope": "ana", "conversation": "trip"}, {"role": "user", "content": "a"}),
+        *({"type": "conversation", "scope": "bob", "conversation": "trip"}, {"role": "user", "content": "b"}),
+        *({"type": "conversation", "scope": "ana", "conversation": "trip"}, {"role": "user", "content": "c"}),
+    ]
+    file.write_text("\n".join(map(json.dumps, ours)), encoding="utf-8")
+    assert said(read_conversation_file(file, "trip")) == [("user", "a"), ("user", "c")]
+    assert said(read_conversation_file(file, "trip (2)")) == [("user", "b")]
+
+
+class Endless(io.RawIOBase):
+    """A stream that says the same line for ever."""
+
+    def __init__(self, line: bytes) -> None:
+        self._line = line
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        buffer[: len(self._line)] = self._line
+        return len(self._line)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"\0", "line 1 has more than 1 MB; give a line for each conversation"),
+        (b"[\n", "line 1 begins a document of more than 1 MB; give JSON Lines instead"),
+        (b" \n", "ends more than 2 MB and is not the end; give a smaller file"),
+        (
+            b'{"role": "user", "content": "a"}\n',
+            "ends more than 2 MB and is not the end; give a smaller file",
+        ),
+    ],
+)
+def test_a_stream_without_an_end_is_given_up(line: bytes, problem: str) -> None:
+    stream = io.BufferedReader(Endless(line * 100))
+    *_, last = read_lines(stream, max_bytes=2_000_000, max_value_bytes=1_000_000)
+    assert isinstance(last, InvalidLine)
+    assert str(last).endswith(problem)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "has no messages"),
-        ("{nothing", "is not JSON: line 1, column 2"),
+        ("{nothing", "line 1 is not JSON (column 2)"),
         ('{"role": "user", "content": "a"}\n{broken', "line 2 is not JSON"),
         ("[]", "has no messages"),
-        ('"text"', "a message must be a JSON object, not str"),
+        ('"text"', "line 1 is a text, not a message"),
         ('[{"role": "user", "content": "a"}, {"role": "nobody", "content": "b"}]', "message 2 of 'talk'"),
-        ('[{"role": "user", "content": "a"}, 7]', "message 2 of 'talk' cannot be read: it is int"),
+        ('[{"role": "user", "content": "a"}, 7]', "line 1 has no message at place 2, but a number"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_where(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "talk.json").write_text(text)
-    with pytest.raises(ValueError, match=problem.replace("(", "\\(")):
+    with pytest.raises(ValueError, match=re.escape(problem)):
         read_conversation_file(tmp_path / "talk.json")
 
 
