@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autonomy_ctx import Memory
-from autonomy_ctx.compaction.summarizer import load_lazy_parts
+from autonomy_ctx.compaction.word_tables import load_lazy_parts
 
 # How long an example takes says more about the machine than about the library.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
