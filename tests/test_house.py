@@ -1,13 +1,22 @@
-"""House rules that would otherwise need a reader to notice them."""
+"""House rules that would otherwise need a reader to notice them.
+
+Sizes, the walk of a turn, caches, names and imports have limits here. A change that needs more edits the
+limit in the same commit, and says why.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import json
 import os
+import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -100,3 +109,412 @@ def sleeps(path: Path) -> list[int]:
 @pytest.mark.parametrize("path", [path for path in TESTS if path.name.startswith("test_")], ids=relative)
 def test_no_test_sleeps(path: Path) -> None:
     assert sleeps(path) == []
+
+
+# -- modules and names: a module is one noun that an engineer of the field would look for ---------------
+
+
+PACKAGE = ROOT / "autonomy_ctx"
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name != "__init__.py"
+}
+LONGEST = 700
+SHORTEST = 60
+# Modules that only re-export: they are doors, not users, of what they import.
+DOORS = {"autonomy_ctx.stores", "autonomy_ctx.tasks", "autonomy_ctx.tokens"}
+# Small modules with one importer that stay apart, each with its reason.
+SMALL: dict[str, str] = {
+    "autonomy_ctx.tools.builtin.time": "each group of built-in tools has a module of its own",
+}
+# Words that once named modules here. A stranger would not look for them.
+_BANNED_WORDS = """
+held kept keeping saved torn told said shown written described equipped explained working asking
+calling reading writing opening looking sharing swapping searching merging shrinking reporting
+recorded placed placing lookout standin shelves lines hall bell crew delegates strides hot wake
+equipment exchange intake latest place setting beneath places team words plain readable underway
+asked guard listening foreign sendable prepared frozen utils helpers misc common base_classes
+"""
+BANNED = frozenset(_BANNED_WORDS.split())
+# Participles that do not end in -ed or -ing.
+_IRREGULAR_WORDS = """
+held kept written shown told said taken torn found made sent seen given chosen known left lost
+heard begun done gone drawn built bound brought caught spoken spent stood thought understood
+worn broken frozen hidden met led
+"""
+IRREGULAR = frozenset(_IRREGULAR_WORDS.split())
+# Nouns and adjectives of the trade that look like participles.
+_NOUNS_WORDS = """
+ceiling encoding heading listing setting settings string thinking embedding binding padding
+mapping anything spelling logging reasoning sampling nothing missing pending disabled required
+"""
+NOUNS = frozenset(_NOUNS_WORDS.split())
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of the package that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def importers() -> dict[str, set[str]]:
+    """For each module, the modules that use it. Doors and `__init__` files only re-export."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for name, path in MODULES.items():
+        if name not in DOORS:
+            for imported in imports(path):
+                found[imported].add(name)
+    return found
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def names(path: Path) -> Iterator[str]:
+    """What a module defines at its top level."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Assign():
+                for target in node.targets:
+                    yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def is_participle(name: str) -> bool:
+    """Whether a name is one word that says what was or is being done, and not what it is."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    if len(words) != 1 or words[0].lower() in NOUNS:
+        return False
+    word = words[0].lower()
+    return word in IRREGULAR or (len(word) > 4 and word.endswith(("ed", "ing")))
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    assert {name for name, path in MODULES.items() if lines(path) > LONGEST} == set()
+
+
+def test_no_module_is_a_piece_of_its_only_importer() -> None:
+    users = importers()
+    small = {name for name, path in MODULES.items() if lines(path) < SHORTEST and len(users[name]) == 1}
+    assert small == set(SMALL)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_has_a_name_that_a_stranger_would_not_look_for(name: str) -> None:
+    assert name.rpartition(".")[2].strip("_") not in BANNED
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_name_of_a_module_is_a_bare_participle(name: str) -> None:
+    assert [one for one in names(MODULES[name]) if is_participle(one)] == []
+
+
+def test_the_rule_about_participles_can_tell() -> None:
+    assert [
+        one for one in ("written", "_Held", "KEPT", "asking", "render_summary") if is_participle(one)
+    ] == [
+        "written",
+        "_Held",
+        "KEPT",
+        "asking",
+    ]
+    assert not any(map(is_participle, ("HEADING", "Segment", "_string", "read", "settings_of")))
+
+
+# -- sizes: lines and modules of each folder, at most ----------------------------------------------------
+
+BUDGETS: dict[str, tuple[int, int]] = {
+    ".": (2_253, 12),
+    "adapters": (1_787, 15),
+    "agents": (3_584, 15),
+    "cli": (5_765, 25),
+    "compaction": (4_878, 20),
+    "completion": (1_930, 6),
+    "containers": (3_568, 13),
+    "engine": (982, 4),
+    "errors": (1_079, 9),
+    "inspection": (1_750, 8),
+    "items": (16_367, 60),
+    "knowledge": (1_345, 7),
+    "memory": (17_624, 77),
+    "models": (2_372, 9),
+    "replay": (2_059, 10),
+    "sections": (2_225, 11),
+    "server": (6_638, 27),
+    "template": (2_884, 8),
+    "testing": (4_092, 16),
+    "tools": (4_321, 18),
+}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Lines and modules of each folder, with what is below it; "." is the package's own modules."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for path in SOURCES:
+        parts = path.relative_to(PACKAGE).parts
+        found[parts[0] if len(parts) > 1 else "."].append(lines(path))
+    return {folder: (sum(each), len(each)) for folder, each in found.items()}
+
+
+def test_every_folder_keeps_within_its_budget() -> None:
+    found = sizes()
+    assert set(found) == set(BUDGETS)
+    over = {name: size for name, size in found.items() if any(map(int.__gt__, size, BUDGETS[name]))}
+    assert over == {}, "edit BUDGETS in the same commit, with the reason"
+
+
+# -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
+
+WALKS = {
+    "plain": {"files": 64, "functions": 511, "calls": 1_090},
+    "summary": {"files": 118, "functions": 1_362, "calls": 75_500},
+}
+
+
+@pytest.mark.parametrize("kind", WALKS)
+def test_a_turn_walks_through_few_functions(kind: str) -> None:
+    command = [sys.executable, str(ROOT / "tests" / "walk.py"), kind]
+    walked = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    found = json.loads(walked.stdout)
+    assert {name: count for name, count in found.items() if count > WALKS[kind][name]} == {}
+
+
+# -- caches: listed by name in caches.txt ------------------------------------------------------------------
+
+DECORATORS = frozenset({"cache", "cached", "cached_property", "lru_cache"})
+# fmt: off
+CLASSES = frozenset({
+    "ComposeCache", "ConversationCache", "LFUCache", "LRUCache", "TTLCache", "TextCache",
+    "WeakKeyDictionary", "WeakValueDictionary", "WindowCache",
+})
+# fmt: on
+FoundCache: TypeAlias = tuple[str, str]
+
+
+def name_of(node: ast.AST) -> str:
+    """The last part of a name that is called or used as a decorator."""
+    node = node.func if isinstance(node, ast.Call) else node
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def caches_in(node: ast.AST, where: str) -> Iterator[FoundCache]:
+    """Every cache that the code makes, with the function or class it is made in."""
+    for child in ast.iter_child_nodes(node):
+        inside = where
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = f"{where}.{child.name}"
+            used = map(name_of, child.decorator_list)
+            yield from ((inside, name) for name in used if name in DECORATORS)
+        elif isinstance(child, ast.Call) and name_of(child) in CLASSES:
+            yield where, name_of(child)
+        yield from caches_in(child, inside)
+
+
+def test_every_cache_is_listed() -> None:
+    """A new one is listed with the figure of a turn or a request that it makes better by 10 % or more."""
+    found = sorted(f"{where} {kind}" for name, tree in TREES.items() for where, kind in caches_in(tree, name))
+    listed = (ROOT / "tests" / "caches.txt").read_text(encoding="utf-8").splitlines()
+    assert found == [line for line in listed if not line.startswith("#")]
+
+
+# -- values are values -------------------------------------------------------------------------------------
+
+
+def odd_assignments(tree: ast.AST, inside: str = "") -> Iterator[str]:
+    """Functions that change a frozen value or the class of an object, other than `__post_init__`."""
+    for node in ast.iter_child_nodes(tree):
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else inside
+        if isinstance(node, ast.Call) and name_of(node) == "__setattr__" and inside != "__post_init__":
+            yield inside
+        if isinstance(node, ast.Assign) and any(name_of(one) == "__class__" for one in node.targets):
+            yield inside
+        yield from odd_assignments(node, name)
+
+
+def test_values_do_not_change_once_they_are_made() -> None:
+    found = {f"{name}.{one}" for name, tree in TREES.items() for one in odd_assignments(tree)}
+    assert found == ODD
+
+
+ODD = {
+    "autonomy_ctx.compaction.config.__init__",
+    "autonomy_ctx.items.events._check_fields",
+    "autonomy_ctx.items.message.__getattr__",
+    "autonomy_ctx.items.message.make_call",
+    "autonomy_ctx.items.message.make_text",
+    "autonomy_ctx.items.message.seal",
+    "autonomy_ctx.items.stored_form.pack_source_form",
+    "autonomy_ctx.items.stored_form.shrink_source_form",
+    "autonomy_ctx.items.summary.__init__",
+    "autonomy_ctx.items.summary_schema.__init__",
+    "autonomy_ctx.items.tokens.note_count",
+    "autonomy_ctx.memory.encoding._read_form",
+    "autonomy_ctx.models.catalog.__init__",
+    "autonomy_ctx.replay.conversation.__init__",
+    "autonomy_ctx.replay.conversation._with",
+    "autonomy_ctx.sections.section.extend_contribution",
+    "autonomy_ctx.sections.section.make_log_contribution",
+    "autonomy_ctx.sections.section.make_log_omission",
+    "autonomy_ctx.sections.section.note_counts",
+}
+
+
+# -- imports -----------------------------------------------------------------------------------------------
+
+# Folders of values: no I/O, no time, no threads.
+PURE = ("items",)
+IMPURE = frozenset({"anyio", "asyncio", "threading", "time", "autonomy_ctx.background"})
+IMPURE_TODAY = {
+    "autonomy_ctx.items.digest",
+    "autonomy_ctx.items.identifiers",
+    "autonomy_ctx.items.message",
+    "autonomy_ctx.items.name_index",
+    "autonomy_ctx.items.quotations",
+    "autonomy_ctx.items.terms",
+    "autonomy_ctx.items.transcript",
+}
+
+
+def modules_used(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_values_need_no_clock_and_no_thread() -> None:
+    folders = tuple(f"autonomy_ctx.{folder}." for folder in PURE)
+    pure = {name: tree for name, tree in TREES.items() if name.startswith(folders)}
+    assert pure
+    assert {name for name, tree in pure.items() if IMPURE & set(modules_used(tree))} == IMPURE_TODAY
+
+
+def find_cycles() -> set[frozenset[str]]:
+    """Groups of modules of one folder that import each other, also for types only."""
+    found = set()
+    reach = {name: set(modules_used(tree)) & (TREES.keys() - {name}) for name, tree in TREES.items()}
+    near = {
+        name: {one for one in used if one.rpartition(".")[0] == name.rpartition(".")[0]}
+        for name, used in reach.items()
+    }
+    below: dict[str, set[str]] = {}
+    for name in near:
+        seen: set[str] = set()
+        todo = list(near[name])
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                todo += near[one]
+        below[name] = seen
+    for name, seen in below.items():
+        if name in seen:
+            found.add(frozenset(one for one in seen if name in below[one]))
+    return found
+
+
+CYCLES: set[frozenset[str]] = {
+    frozenset(
+        {
+            "autonomy_ctx.agents.agent",
+            "autonomy_ctx.agents.agent_tools",
+            "autonomy_ctx.agents.options",
+            "autonomy_ctx.agents.serialization",
+            "autonomy_ctx.agents.subagents",
+            "autonomy_ctx.agents.tool_runner",
+            "autonomy_ctx.agents.turn",
+        }
+    ),
+    frozenset({"autonomy_ctx.containers.recording", "autonomy_ctx.containers.runtime"}),
+    frozenset({"autonomy_ctx.memory.message_ref", "autonomy_ctx.memory.store"}),
+    frozenset({"autonomy_ctx.tools.mcp", "autonomy_ctx.tools.mcp_connection"}),
+}
+
+
+def test_no_modules_of_a_folder_import_each_other() -> None:
+    assert find_cycles() == CYCLES
+
+
+# -- one name for one thing --------------------------------------------------------------------------------
+
+TWICE = {
+    "AgentOptions",
+    "BlockWriter",
+    "Choice",
+    "IndexBlock",
+    "Listing",
+    "MessageLine",
+    "NameIndex",
+    "SearchScope",
+    "TextBlock",
+    "TurnRows",
+    "_Chain",
+    "_FileState",
+    "_KnownHistory",
+    "_Line",
+    "_Place",
+}
+
+
+def test_a_class_name_is_used_once() -> None:
+    homes: defaultdict[str, set[str]] = defaultdict(set)
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].add(module)
+    assert {name for name, modules in homes.items() if len(modules) > 1} == TWICE
+
+
+MOST_PARAMETERS = 12
+# Doors with an option for each thing that a user may set.
+WIDE = {
+    "autonomy_ctx.agents.agent.__init__",
+    "autonomy_ctx.cli.chat.chat",
+    "autonomy_ctx.cli.replay.replay_conversation",
+    "autonomy_ctx.cli.serve.serve",
+    "autonomy_ctx.cli.show.show",
+    "autonomy_ctx.compaction.config.__init__",
+    "autonomy_ctx.completion.summary_gate.judge",
+    "autonomy_ctx.memory.memory.__init__",
+    "autonomy_ctx.models.model.__init__",
+    "autonomy_ctx.sections.summarized.__init__",
+    "autonomy_ctx.template.defaults.create_default_template",
+}
+
+
+def test_no_function_has_more_parameters_than_a_reader_can_hold() -> None:
+    found = set()
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if len([one for one in given if one.arg not in ("self", "cls")]) > MOST_PARAMETERS:
+                    found.add(f"{module}.{node.name}")
+    assert found == WIDE
+
+
+# A docstring begins with a verb or a noun, and is understood without its neighbours.
+RIDDLES = ("What ", "Whether ", "Those ", "How ", "The same ")
+MOST_RIDDLES = 678
+
+
+def test_docstrings_begin_with_what_they_are_about() -> None:
+    defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    found = [
+        f"{name}.{node.name}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, defined) and (ast.get_docstring(node) or "").startswith(RIDDLES)
+    ]
+    assert len(found) <= MOST_RIDDLES, found[:20]
