@@ -18,9 +18,9 @@ _MODULES = {
     "AgentStream": "autonomy_ctx.agents.reply",
     "AutonomyCtxError": "autonomy_ctx.errors",
     "BudgetExceeded": "autonomy_ctx.errors",
-    "CallStarted": "autonomy_ctx.items.formats.base",
+    "CallStarted": "autonomy_ctx.formats.base",
     "ChatContext": "autonomy_ctx.containers.chat",
-    "ChatRole": "autonomy_ctx.items.message",
+    "ChatRole": "autonomy_ctx.messages.message",
     "Compact": "autonomy_ctx.containers.runtime",
     "ComposedContext": "autonomy_ctx.template.composed",
     "Context": "autonomy_ctx.containers.context",
@@ -36,17 +36,17 @@ _MODULES = {
     "ConversationHistorySection": "autonomy_ctx.sections.history",
     "FrameworkInstructionsSection": "autonomy_ctx.sections.instructions",
     "HookRegistry": "autonomy_ctx.hooks",
-    "ImageContent": "autonomy_ctx.items.message",
+    "ImageContent": "autonomy_ctx.messages.message",
     "InboxSection": "autonomy_ctx.sections.inbox",
     "InvalidMessage": "autonomy_ctx.errors",
     "KnowledgeSection": "autonomy_ctx.sections.knowledge",
     "Mailbox": "autonomy_ctx.memory.mailbox",
     "Memory": "autonomy_ctx.memory.memory",
     "MemoryHook": "autonomy_ctx.memory.memory",
-    "Message": "autonomy_ctx.items.message",
+    "Message": "autonomy_ctx.messages.message",
     "Model": "autonomy_ctx.models.model",
     "ModelError": "autonomy_ctx.errors",
-    "ModelReply": "autonomy_ctx.items.formats.base",
+    "ModelReply": "autonomy_ctx.formats.base",
     "ModelTimeout": "autonomy_ctx.errors",
     "Node": "autonomy_ctx.agents.node",
     "PoolSection": "autonomy_ctx.sections.queue_and_pool",
@@ -54,30 +54,30 @@ _MODULES = {
     "QueueSection": "autonomy_ctx.sections.queue_and_pool",
     "RateLimited": "autonomy_ctx.errors",
     "RecallSection": "autonomy_ctx.sections.recall",
-    "ReplyFinished": "autonomy_ctx.items.formats.base",
+    "ReplyFinished": "autonomy_ctx.formats.base",
     "Runtime": "autonomy_ctx.containers.runtime",
-    "SchemaSection": "autonomy_ctx.items.summary_schema",
+    "SchemaSection": "autonomy_ctx.compaction.schema",
     "SectionError": "autonomy_ctx.errors",
     "StoreBusy": "autonomy_ctx.errors",
     "StoreError": "autonomy_ctx.errors",
     "SummarizedHistorySection": "autonomy_ctx.sections.summarized",
     "SummaryHook": "autonomy_ctx.compaction.summarizer",
-    "SummarySchema": "autonomy_ctx.items.summary_schema",
+    "SummarySchema": "autonomy_ctx.compaction.schema",
     "SystemInstructionsSection": "autonomy_ctx.sections.instructions",
     "TemplateHook": "autonomy_ctx.template.template",
-    "TextContent": "autonomy_ctx.items.message",
-    "TextDelta": "autonomy_ctx.items.formats.base",
-    "ThinkingContent": "autonomy_ctx.items.message",
-    "ThinkingDelta": "autonomy_ctx.items.formats.base",
+    "TextContent": "autonomy_ctx.messages.message",
+    "TextDelta": "autonomy_ctx.formats.base",
+    "ThinkingContent": "autonomy_ctx.messages.message",
+    "ThinkingDelta": "autonomy_ctx.formats.base",
     "Tool": "autonomy_ctx.tools.tool",
     "ToolAnswered": "autonomy_ctx.agents.reply",
-    "ToolCall": "autonomy_ctx.items.message",
+    "ToolCall": "autonomy_ctx.messages.message",
     "ToolInstructionsSection": "autonomy_ctx.sections.instructions",
-    "TruncateOldest": "autonomy_ctx.compaction.strategies",
+    "TruncateOldest": "autonomy_ctx.containers.strategies",
     "Turn": "autonomy_ctx.agents.tool_runner",
     "TurnEnded": "autonomy_ctx.agents.reply",
     "TurnLimits": "autonomy_ctx.agents.options",
-    "Usage": "autonomy_ctx.items.formats.base",
+    "Usage": "autonomy_ctx.formats.base",
     "Worker": "autonomy_ctx.compaction.worker",
     "create_default_template": "autonomy_ctx.template.defaults",
     "get_context": "autonomy_ctx.containers.runtime",
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
     from autonomy_ctx.agents.tool_runner import Turn
     from autonomy_ctx.compaction.config import ContextSummaryConfig
-    from autonomy_ctx.compaction.strategies import TruncateOldest
+    from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
     from autonomy_ctx.compaction.summarizer import SummaryHook
     from autonomy_ctx.compaction.worker import Worker
     from autonomy_ctx.containers.chat import ChatContext
@@ -113,6 +113,7 @@ if TYPE_CHECKING:
         new_context,
         no_context,
     )
+    from autonomy_ctx.containers.strategies import TruncateOldest
     from autonomy_ctx.errors import (
         AutonomyCtxError,
         BudgetExceeded,
@@ -125,8 +126,7 @@ if TYPE_CHECKING:
         StoreBusy,
         StoreError,
     )
-    from autonomy_ctx.hooks import HookRegistry, hook
-    from autonomy_ctx.items.formats.base import (
+    from autonomy_ctx.formats.base import (
         CallStarted,
         ModelReply,
         ReplyFinished,
@@ -134,7 +134,11 @@ if TYPE_CHECKING:
         ThinkingDelta,
         Usage,
     )
-    from autonomy_ctx.items.message import (
+    from autonomy_ctx.hooks import HookRegistry, hook
+    from autonomy_ctx.memory.mailbox import Mailbox
+    from autonomy_ctx.memory.memory import Memory, MemoryHook
+    from autonomy_ctx.memory.recall import recall
+    from autonomy_ctx.messages.message import (
         ChatRole,
         ImageContent,
         Message,
@@ -142,10 +146,6 @@ if TYPE_CHECKING:
         ThinkingContent,
         ToolCall,
     )
-    from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
-    from autonomy_ctx.memory.mailbox import Mailbox
-    from autonomy_ctx.memory.memory import Memory, MemoryHook
-    from autonomy_ctx.memory.recall import recall
     from autonomy_ctx.models.model import Model
     from autonomy_ctx.sections.additional import AdditionalContextSection
     from autonomy_ctx.sections.history import ConversationHistorySection

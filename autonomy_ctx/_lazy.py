@@ -1,16 +1,30 @@
-"""Names that are imported when they are first used, so that importing the package is fast."""
+"""Names and patterns that are imported and compiled when they are first used: so the import is fast."""
 
+import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
+from typing import Any, cast
+
+_PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
 
 def lazy_names(
-    module: str, modules: Mapping[str, str]
+    module: str, modules: Mapping[str, str], moved: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a module whose names are defined in other modules."""
+    """The `__getattr__` and the `__dir__` of a module whose names are defined in other modules.
+
+    `moved` has names that are public in another module now; here they give a warning.
+    """
 
     def get_name(name: str) -> object:
+        if name in moved:
+            home = moved[name]
+            text = f"{module}.{name} has moved: import it from {home}; {module} will not have it in 0.4"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return getattr(import_module(home), name)
         if name not in modules:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(modules[name]), name)
@@ -22,3 +36,23 @@ def lazy_names(
         return sorted({*vars(sys.modules[module]), *modules})
 
     return get_name, list_names
+
+
+class _LazyPattern:
+    """Stands in for a compiled pattern until it is used."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _PATTERN_METHODS:
+            raise AttributeError(name)
+        compiled = re.compile(self._pattern, self._flags)
+        # From now on found without coming here.
+        vars(self).update({method: getattr(compiled, method) for method in _PATTERN_METHODS})
+        return getattr(compiled, name)
+
+
+def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern for its methods; what is wrong with it shows when it is first used."""
+    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))

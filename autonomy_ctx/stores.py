@@ -12,8 +12,8 @@ _MODULES = {
     "CopyReport": "autonomy_ctx.memory.transfer",
     "Draft": "autonomy_ctx.memory.store",
     "Entry": "autonomy_ctx.memory.store",
-    "Fact": "autonomy_ctx.items.fact",
-    "FactChange": "autonomy_ctx.items.fact",
+    "Fact": "autonomy_ctx.language.fact",
+    "FactChange": "autonomy_ctx.language.fact",
     "FactEnd": "autonomy_ctx.memory.outline",
     "Facts": "autonomy_ctx.memory.store",
     "Forks": "autonomy_ctx.memory.store",
@@ -56,7 +56,7 @@ _MODULES = {
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.items.fact import Fact, FactChange
+    from autonomy_ctx.language.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.outline import (
         ConversationOutline,

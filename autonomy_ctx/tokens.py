@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from autonomy_ctx._lazy import lazy_names
 
 _MODULES = {
-    "Calibration": "autonomy_ctx.items.tokens",
-    "EstimatedTextCounter": "autonomy_ctx.items.tokens",
-    "ExactTextCounter": "autonomy_ctx.items.tokens",
+    "Calibration": "autonomy_ctx.messages.tokens",
+    "EstimatedTextCounter": "autonomy_ctx.messages.tokens",
+    "ExactTextCounter": "autonomy_ctx.messages.tokens",
     "Price": "autonomy_ctx.models.catalog",
-    "TextCounter": "autonomy_ctx.items.tokens",
-    "TokenCounter": "autonomy_ctx.items.tokens",
+    "TextCounter": "autonomy_ctx.messages.tokens",
+    "TokenCounter": "autonomy_ctx.messages.tokens",
     "estimate_cost": "autonomy_ctx.models.catalog",
     "price_of": "autonomy_ctx.models.catalog",
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.items.tokens import (
+    from autonomy_ctx.messages.tokens import (
         Calibration,
         EstimatedTextCounter,
         ExactTextCounter,

@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from autonomy_ctx.items.formats.base import ModelReply, Usage
-from autonomy_ctx.items.formats.outgoing import summary_record
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.formats.base import ModelReply, Usage
+from autonomy_ctx.formats.model_info import model_name
+from autonomy_ctx.formats.outgoing import summary_record
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.wire import from_dict
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -247,7 +247,7 @@ class _RecordedSpan(OperationSpan):
     def _fail(self, error: BaseException) -> None:
         from opentelemetry.trace import Status, StatusCode
 
-        from autonomy_ctx.items.formats.overflow import status_of
+        from autonomy_ctx.formats.overflow import status_of
 
         # The text of an error may quote what was said. So may its causes, which a recorded exception has.
         self.span.set_status(Status(StatusCode.ERROR, str(error) if records_content() else None))

@@ -34,8 +34,8 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     tool,
 )
-from autonomy_ctx.items.formats.base import RequestOptions
-from autonomy_ctx.items.formats.openai import OpenAIFormat
+from autonomy_ctx.formats.base import RequestOptions
+from autonomy_ctx.formats.openai import OpenAIFormat
 from benchmarks import slow_model
 from benchmarks.corpus import copy_as_dicts, fill, spoken
 from benchmarks.table import Figure

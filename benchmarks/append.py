@@ -17,11 +17,11 @@ from statistics import median
 import anyio
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.encoding import to_microseconds
 from autonomy_ctx.memory.sqlite.connection import FileLock
 from autonomy_ctx.memory.store import Draft
+from autonomy_ctx.messages.tokens import TokenCounter
 from benchmarks.corpus import fill, spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

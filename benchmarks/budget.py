@@ -24,7 +24,7 @@ from autonomy_ctx import (
     ThinkingContent,
     ToolCall,
 )
-from autonomy_ctx.items.tokens import PER_MESSAGE
+from autonomy_ctx.messages.tokens import PER_MESSAGE
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template.budget import Measure, SectionContent, fit_sections
 from autonomy_ctx.template.composed import BudgetReport

@@ -15,7 +15,7 @@ from autonomy_ctx import (
     Memory,
     SystemInstructionsSection,
 )
-from autonomy_ctx.items import wire
+from autonomy_ctx.messages import wire
 from benchmarks.corpus import copy_as_dicts, fill
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
-from autonomy_ctx.items import wire
+from autonomy_ctx.messages import wire
 from benchmarks.corpus import copy_as_dicts, fill_many, spoken
 from benchmarks.table import Figure
 from benchmarks.talk import said

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.encoding import to_microseconds
+from autonomy_ctx.messages.tokens import TokenCounter
 
 _TEXT = (
     "I would like to see the train connections from Lisbon to Porto on {n} June, the price of each, "

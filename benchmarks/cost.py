@@ -27,9 +27,9 @@ from autonomy_ctx import (
     SystemInstructionsSection,
 )
 from autonomy_ctx.compaction.config import read_config
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import find_window_start
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.cuts import find_window_start
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from benchmarks.honest import SHARE, record
 from benchmarks.provider import CACHED, BilledModel, FactWriter, Provider, rendered
 from benchmarks.table import Figure

@@ -7,9 +7,9 @@ from itertools import cycle
 from pathlib import Path
 
 from autonomy_ctx.containers.chat import ChatContext
-from autonomy_ctx.items.edits import truncate_items
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.messages.edits import truncate_items
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
 SHORT, LONG = 1_000, 5_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from benchmarks.fact_corpus import Case, Conversation
 
 FACTS = "FACTS"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import ComposedContext, ContextTemplate, Memory, SummarizedHistorySection
-from autonomy_ctx.items import Summary
+from autonomy_ctx.messages import Summary
 from benchmarks.faulty import FAULTS, FaultyModel, Time
 from benchmarks.table import Figure
 from benchmarks.talk import answer, lookup, question

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from autonomy_ctx.items.message import now
+from autonomy_ctx.messages.message import now
 from benchmarks.honest import summary_of
 from benchmarks.model_server import SLOW, garbage
 

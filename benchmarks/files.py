@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Runtime
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.messages.message import Message
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
 SHORT, LONG = 100, 10_000

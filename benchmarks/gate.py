@@ -20,9 +20,9 @@ from typing import Any
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.schema import READY_SCHEMAS, SummarySchema
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
-from autonomy_ctx.items.fact import Fact
-from autonomy_ctx.items.summary_schema import READY_SCHEMAS, SummarySchema
+from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate_cases import held_out, plain, tuned

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autonomy_ctx.items.identifiers import identifiers
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.language.identifiers import identifiers
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 
 SHARE = 5
 _BLOCK = re.compile(r"<(conversation|segment) ([0-9a-f]{16})>\n(.*?)\n</\1 \2>", re.DOTALL)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.summary import Summary
 from benchmarks.fact_corpus import HALVES, Case, Conversation, Step, has_keys, is_long, make_corpus
 from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.table import Figure

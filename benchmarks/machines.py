@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 
 from autonomy_ctx import Memory, Node, SummarizedHistorySection
-from autonomy_ctx.items import Summary
+from autonomy_ctx.messages import Summary
 from benchmarks import model_server, turn_lease
 from benchmarks.http_model import HttpModel
 from benchmarks.machines_worker import CEILING, HARD, PRELOAD, SCOPE, run, start_agent

@@ -16,8 +16,8 @@ from typing import Any
 
 from autonomy_ctx import Agent, AutonomyCtxError, Memory, Node
 from autonomy_ctx.compaction.word_tables import load_lazy_parts
-from autonomy_ctx.items import Summary
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.messages import Summary
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.models.model import Model
 
 AGENT, SCOPE = "orders", "shop"
@@ -29,8 +29,8 @@ MODEL_SECONDS = 2.0
 # Besides this module, what the first turn of a process would import.
 PRELOAD = (
     "anyio._backends._asyncio",
-    "autonomy_ctx.items.formats.eventstream",
-    "autonomy_ctx.items.formats.openai",
+    "autonomy_ctx.formats.eventstream",
+    "autonomy_ctx.formats.openai",
     "autonomy_ctx.knowledge.knowledge",
     "autonomy_ctx.memory.postgres.store",
     "autonomy_ctx.models.client",

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from benchmarks.honest import asked as summarized
 from benchmarks.honest import summary_of
 from benchmarks.talk import lookup

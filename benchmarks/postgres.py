@@ -23,10 +23,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, SystemInstructionsSection
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.store import Draft, Key
+from autonomy_ctx.messages.tokens import TokenCounter
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

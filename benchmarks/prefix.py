@@ -12,7 +12,7 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.template.composed import visible_fields
 from benchmarks.honest import HonestModel
 from benchmarks.model_server import common

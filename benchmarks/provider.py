@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx import Message
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from benchmarks.fact_model import FACTS
 from benchmarks.honest import asked, summary_of
 from benchmarks.model_server import common

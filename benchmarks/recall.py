@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.search_terms import search_terms
-from autonomy_ctx.items.tokens import PER_MESSAGE
+from autonomy_ctx.language.search_terms import search_terms
 from autonomy_ctx.memory.encoding import decode_whole_body
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import RecallResult
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import PER_MESSAGE
 from benchmarks.minilm import MiniLM
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.recall_talks import Case, read_cases

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.search_terms import search_terms
+from autonomy_ctx.language.search_terms import search_terms
 from autonomy_ctx.memory.encoding import decode_whole_body
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side

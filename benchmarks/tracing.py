@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx import Agent, ContextTemplate, ConversationHistorySection, SystemInstructionsSection
-from autonomy_ctx.items.message import Message, ToolCall
+from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.tracing import chat_span, current_span_context, is_tracing, tool_span, turn_span
 from benchmarks.agents import SYSTEM, InstantModel, find_order
 from benchmarks.corpus import spoken

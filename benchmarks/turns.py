@@ -27,8 +27,8 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import find_window_start
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.cuts import find_window_start
 from benchmarks import model_server
 from benchmarks.http_model import HttpModel
 from benchmarks.table import Figure

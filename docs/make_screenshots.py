@@ -30,8 +30,8 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.cli.inspector_file import make_inspector_html
-from autonomy_ctx.items.formats.base import ModelReply, Usage
-from autonomy_ctx.items.message import TextContent
+from autonomy_ctx.formats.base import ModelReply, Usage
+from autonomy_ctx.messages.message import TextContent
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 
 BACK_OFF_SECONDS = 4.0

@@ -16,7 +16,7 @@ from autonomy_ctx import (
     hook,
 )
 from autonomy_ctx.compaction import SummaryEvent
-from autonomy_ctx.items import Summary
+from autonomy_ctx.messages import Summary
 
 CITIES = ("Porto", "Aveiro", "Coimbra", "Tomar", "Lisbon", "Sintra", "Évora", "Faro")
 

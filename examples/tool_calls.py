@@ -3,7 +3,7 @@
 import anyio
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, Message, ToolCall
-from autonomy_ctx.items import validate_tool_pairing
+from autonomy_ctx.messages import validate_tool_pairing
 
 
 def asked(number: int) -> list[Message]:

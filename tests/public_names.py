@@ -10,7 +10,7 @@ SUBMODULES = (
     "autonomy_ctx.containers",
     "autonomy_ctx.errors",
     "autonomy_ctx.inspection",
-    "autonomy_ctx.items",
+    "autonomy_ctx.messages",
     "autonomy_ctx.knowledge",
     "autonomy_ctx.replay",
     "autonomy_ctx.sections",

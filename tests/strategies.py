@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary
+from autonomy_ctx.messages import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary
 
 # How fast this machine is today is not a property of the library: no deadlines.
 some = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

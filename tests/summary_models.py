@@ -10,7 +10,7 @@ from typing import Any
 
 from autonomy_ctx import Memory, Message, SummarizedHistorySection, ToolCall
 from autonomy_ctx.compaction import Background
-from autonomy_ctx.items import Segment, Summary
+from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.sections import Omission
 from autonomy_ctx.testing import HeldModel, ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter

@@ -28,7 +28,7 @@ from autonomy_ctx import (
     ToolCall,
 )
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
-from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary, wire
+from autonomy_ctx.messages import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary, wire
 from autonomy_ctx.stores import register_store
 from autonomy_ctx.validation import NotANumber
 

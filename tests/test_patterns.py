@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import autonomy_ctx
-from autonomy_ctx.items import terms
+from autonomy_ctx import _lazy
 
 ROOT = Path(__file__).parent.parent / "autonomy_ctx"
 # A pattern that takes less than `PROBE_SECONDS` for the short input is not quadratic: that takes 18 million
@@ -81,7 +81,7 @@ def patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
     """The patterns that a value of a module holds, compiled or not yet."""
     if isinstance(value, re.Pattern):
         yield value
-    elif isinstance(value, terms._LazyPattern):
+    elif isinstance(value, _lazy._LazyPattern):
         yield re.compile(value._pattern, value._flags)
     elif isinstance(value, dict):
         for one in (*value.keys(), *value.values()):
@@ -140,9 +140,9 @@ _UNIQUE = {(one.pattern, one.methods): one for one in (*inline_patterns(), *modu
 ALL = {one.where: one for one in _UNIQUE.values()}
 # Made of a text that is known only later. Each is `re.escape` of that text, with bounded repeats around it.
 MADE_LATER = {
-    "autonomy_ctx.items.terms.__getattr__",
-    "autonomy_ctx.items.transcript.neutralize_text",
-    "autonomy_ctx.items.transcript.wrap_untrusted",
+    "autonomy_ctx._lazy.__getattr__",
+    "autonomy_ctx.messages.transcript.neutralize_text",
+    "autonomy_ctx.messages.transcript.wrap_untrusted",
 }
 
 
@@ -151,8 +151,8 @@ def test_every_pattern_is_found() -> None:
     later = {where for where, call in inline_calls() if not isinstance(call.args[0], ast.Constant)}
     assert later == MADE_LATER
     assert "autonomy_ctx.knowledge.documents._TITLE" in ALL
-    assert "autonomy_ctx.items.identifiers._WORD_PATTERN" in ALL
-    assert "autonomy_ctx.items.formats.overflow._WORDINGS[0]" in ALL
+    assert "autonomy_ctx.language.identifiers._WORD_PATTERN" in ALL
+    assert "autonomy_ctx.formats.overflow._WORDINGS[0]" in ALL
 
 
 # -- the worst inputs of a pattern --------------------------------------------------------------------

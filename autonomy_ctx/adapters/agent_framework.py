@@ -12,8 +12,9 @@ from typing import Any, Unpack
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import SourcedMessage, insert_before_question
-from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.message import (
+from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import (
     ChatRole,
     ImageContent,
     Message,
@@ -22,7 +23,6 @@ from autonomy_ctx.items.message import (
     ThinkingContent,
     ToolCall,
 )
-from autonomy_ctx.memory.store import Key
 
 try:
     import agent_framework as framework

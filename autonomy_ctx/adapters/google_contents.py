@@ -9,9 +9,9 @@ from typing import Any
 
 from autonomy_ctx.adapters.adapter import missing_framework
 from autonomy_ctx.engine.framework_context import SourcedMessage
-from autonomy_ctx.items.formats.google import GoogleFormat, function_response, model_parts, user_parts
-from autonomy_ctx.items.formats.outgoing import ToolNames
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent
+from autonomy_ctx.formats.google import GoogleFormat, function_response, model_parts, user_parts
+from autonomy_ctx.formats.outgoing import ToolNames
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent
 
 try:
     from google.genai import types

@@ -8,8 +8,8 @@ from typing import Any
 
 from autonomy_ctx.adapters.adapter import missing_framework
 from autonomy_ctx.engine.framework_context import SourcedMessage, plain_content
-from autonomy_ctx.items.formats.openai import openai_message
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
+from autonomy_ctx.formats.openai import openai_message
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 
 try:
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages

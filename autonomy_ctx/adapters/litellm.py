@@ -18,9 +18,9 @@ from autonomy_ctx.errors import (
     InvalidMessage,
     UnnamedConversation,
 )
-from autonomy_ctx.items.formats.openai import openai_message
-from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES
-from autonomy_ctx.items.message import Message, Part, TextContent, parse_list_part
+from autonomy_ctx.formats.openai import openai_message
+from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES
+from autonomy_ctx.messages.message import Message, Part, TextContent, parse_list_part
 
 try:
     from fastapi import HTTPException

@@ -13,9 +13,9 @@ from typing import Any, Unpack
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import SourcedMessage, plain_content
-from autonomy_ctx.items.json_values import thaw
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.json_values import thaw
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.template.composed import visible_fields
 
 try:

@@ -22,8 +22,8 @@ from autonomy_ctx.adapters.openai_items import (
 )
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
-from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import ChatRole, Message
 
 try:
     from agents import FunctionTool, Handoff, RunContextWrapper  # type: ignore[attr-defined]

@@ -9,9 +9,9 @@ from typing import Any
 
 from autonomy_ctx.adapters.adapter import missing_framework
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
-from autonomy_ctx.items.formats.openai_responses import is_plain_item, read_input, responses_items
-from autonomy_ctx.items.json_values import thaw
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.formats.openai_responses import is_plain_item, read_input, responses_items
+from autonomy_ctx.messages.json_values import thaw
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.template.composed import visible_fields
 
 try:

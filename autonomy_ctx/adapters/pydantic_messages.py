@@ -13,7 +13,7 @@ from typing import Any
 
 from autonomy_ctx.adapters.adapter import missing_framework
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 
 try:
     from pydantic_ai import messages as m

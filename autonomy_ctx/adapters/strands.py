@@ -15,9 +15,9 @@ from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import Message
 
 try:
     from strands.agent.conversation_manager import ConversationManager

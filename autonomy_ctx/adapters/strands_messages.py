@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.engine.framework_context import SourcedMessage
-from autonomy_ctx.items.message import (
+from autonomy_ctx.messages.message import (
     ChatRole,
     ImageContent,
     Message,

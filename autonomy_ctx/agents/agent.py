@@ -54,13 +54,13 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
 from autonomy_ctx.hooks import Hook, validate_hooks
-from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
+from autonomy_ctx.messages.events import DirectMessage
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import Message, new_id, now
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template

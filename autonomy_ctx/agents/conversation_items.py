@@ -19,9 +19,9 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidItem, StoreError
-from autonomy_ctx.items.message import new_id
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, Records
+from autonomy_ctx.messages.message import new_id
 
 logger = logging.getLogger("autonomy_ctx.agents")
 

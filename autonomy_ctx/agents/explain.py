@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.items.formats.base import NO_THINKING, ThinkingUse, Usage
-from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.formats.base import NO_THINKING, ThinkingUse, Usage
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
+from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.template.composed import ComposedContext, encode_fields, from_record, to_record
 from autonomy_ctx.validation import check_int, check_seconds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from autonomy_ctx.items.formats.base import ThinkingUse, Usage
+from autonomy_ctx.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
-from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, Message, TextContent
-from autonomy_ctx.items.transcript import may_close
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, check_name
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, Message, TextContent
+from autonomy_ctx.messages.transcript import may_close
+from autonomy_ctx.models.call import is_chat_model
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS

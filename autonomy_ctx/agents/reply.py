@@ -17,8 +17,8 @@ import anyio
 from autonomy_ctx.agents.turn_queue import EnclosingTurns, enclosing_turns, enter_turns
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import AgentClosed
-from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.message import Message, ToolCall
+from autonomy_ctx.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
+from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.tracing import continue_trace, current_trace
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ def _summary_options(value: Any) -> Any:
     """The options of `context_summary` without the model and a `profile` function, which cannot be saved."""
     # Imported here: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import ContextSummaryConfig
-    from autonomy_ctx.items.summary_schema import SummarySchema
+    from autonomy_ctx.compaction.schema import SummarySchema
 
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}

@@ -12,8 +12,8 @@ from autonomy_ctx.agents.options import TurnEnvironment
 from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
-from autonomy_ctx.items.json_values import validate_json
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.json_values import validate_json
 from autonomy_ctx.tools.run import call_function
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_seconds

@@ -32,7 +32,6 @@ from autonomy_ctx.agents.reply import (
     add_usage,
 )
 from autonomy_ctx.agents.turn_lease import TurnLease
-from autonomy_ctx.completion.call import complete, takes_messages
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.errors import (
     BudgetExceeded,
@@ -43,15 +42,16 @@ from autonomy_ctx.errors import (
     TurnLost,
     UserMessageMissing,
 )
+from autonomy_ctx.formats.base import ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import fire, hooks_for_event
-from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import TOOL, ChatRole, Message, ToolCall
-from autonomy_ctx.items.model_info import context_window_of, model_name
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import TOOL, ChatRole, Message, ToolCall
+from autonomy_ctx.models.call import complete, takes_messages
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.section import ComposeParams, Composition

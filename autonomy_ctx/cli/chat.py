@@ -20,6 +20,7 @@ import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.text import Text
 
+from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.agents.reply import AgentReply, ToolAnswered, TurnEnded
@@ -54,10 +55,9 @@ from autonomy_ctx.cli.target import (
 )
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
+from autonomy_ctx.formats.base import TextDelta, ThinkingDelta
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.inspection.turn import TurnReport, inspect_turn
-from autonomy_ctx.items.formats.base import TextDelta, ThinkingDelta
-from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.model import Model

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from autonomy_ctx.items.cuts import newest_user_index
-from autonomy_ctx.items.formats.base import ModelReply, Usage
-from autonomy_ctx.items.message import ChatRole, Message, TextContent, ToolCall
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.formats.base import ModelReply, Usage
+from autonomy_ctx.messages.cuts import newest_user_index
+from autonomy_ctx.messages.message import ChatRole, Message, TextContent, ToolCall
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.wire import from_dict
 from autonomy_ctx.models.offline import OfflineModel
 from autonomy_ctx.tools.tool import Tool, tool
 

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import clean_line, make_table
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
 
 # One after the other for the sections of a context: neighbours differ, also where there are no colours.

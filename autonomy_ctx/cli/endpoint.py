@@ -27,8 +27,8 @@ from autonomy_ctx.validation import format_url, is_loopback
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from autonomy_ctx.server.app import ActiveRequests
-    from autonomy_ctx.server.openai_endpoint import OpenAIApp
+    from autonomy_ctx.server.common.app import ActiveRequests
+    from autonomy_ctx.server.openai.endpoint import OpenAIApp
 
 DEFAULT_SCOPE = "default"
 # Python has 700, 10, 10. The first is reached only if there is no moment between requests.
@@ -109,7 +109,7 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
     """Serve until Ctrl-C or a TERM signal."""
     options.check()
     try:
-        from autonomy_ctx.server.openai_endpoint import endpoint_server, openai_app
+        from autonomy_ctx.server.openai.endpoint import endpoint_server, openai_app
     except ImportError as error:
         raise WrongInput("this needs the extra `server`: pip install 'autonomy-ctx[cli,server]'") from error
     token = options.token or secrets.token_urlsafe(24)

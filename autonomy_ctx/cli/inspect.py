@@ -83,7 +83,7 @@ async def _serve(
 ) -> None:
     """Serve the page until Ctrl-C or a TERM signal."""
     try:
-        from autonomy_ctx.server.inspector import inspector_server
+        from autonomy_ctx.server.inspector.app import inspector_server
     except ImportError as error:
         raise WrongInput(
             "the page needs the extra `server`: pip install 'autonomy-ctx[cli,server]'; --html FILE does not"

@@ -18,13 +18,13 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
+from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.inspection.conversation import ConversationReport, inspect_conversation
 from autonomy_ctx.inspection.diff import diff_turns
 from autonomy_ctx.inspection.message import MAX_PAGE_MESSAGES, read_messages
 from autonomy_ctx.inspection.timeline import inspect_timeline
 from autonomy_ctx.inspection.turn import inspect_turn
-from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 
@@ -203,7 +203,7 @@ def bundle_script() -> str:
 
 
 def _read_part(name: str) -> str:
-    return files("autonomy_ctx").joinpath("server", "inspector_page", name).read_text(encoding="utf-8")
+    return files("autonomy_ctx").joinpath("server", "inspector", "page", name).read_text(encoding="utf-8")
 
 
 def _with_hash(text: str) -> PageAsset:

@@ -83,8 +83,8 @@ async def _serve(
     address: tuple[str, int, str | None] | None,
 ) -> None:
     try:
-        from autonomy_ctx.server.mcp_server import serve_http, serve_stdio
-        from autonomy_ctx.server.memory_tools import MemoryTools
+        from autonomy_ctx.server.mcp.memory_tools import MemoryTools
+        from autonomy_ctx.server.mcp.server import serve_http, serve_stdio
     except ImportError as error:
         raise WrongInput("MCP needs the extra `mcp`: pip install 'autonomy-ctx[cli,mcp]'") from error
     tools = MemoryTools(memory, scope, agent=agent, conversation=conversation, write=write)

@@ -19,9 +19,9 @@ from autonomy_ctx.cli.target import (
     list_scopes,
     open_memory,
 )
-from autonomy_ctx.items.wire import to_dict
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import SearchHit
+from autonomy_ctx.messages.wire import to_dict
 
 # How much of a message is shown, in columns of the terminal's width.
 EXCERPT_LINES = 2

@@ -23,8 +23,8 @@ from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.server.http import HttpServer, http
-from autonomy_ctx.server.limits import IDLE_SECONDS
+from autonomy_ctx.server.common.limits import IDLE_SECONDS
+from autonomy_ctx.server.node.http import HttpServer, http
 
 TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 MAIN = "main"

@@ -31,8 +31,7 @@ from autonomy_ctx.cli.target import (
     open_memory,
 )
 from autonomy_ctx.errors import AutonomyCtxError, InvalidKey, InvalidMessage
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.message_files import (
+from autonomy_ctx.formats.message_files import (
     CONVERSATION,
     FULL_TEXT,
     MAX_STREAM_BYTES,
@@ -42,13 +41,14 @@ from autonomy_ctx.items.formats.message_files import (
     add_id,
     read_lines,
 )
-from autonomy_ctx.items.formats.openai import openai_message
-from autonomy_ctx.items.message import ChatRole, Message, check_call_id
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.formats.openai import openai_message
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.sqlite.connection import NEW_FILE_MODE
 from autonomy_ctx.memory.store import Key, make_key
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, Message, check_call_id
+from autonomy_ctx.messages.tokens import TokenCounter
 
 MESSAGES_PER_PAGE = 200
 # Messages are stored together up to this many, or this many characters.

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autonomy_ctx.completion.summary_prompt import Prompt
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.models.call import Prompt
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, MIN_CACHED_TOKENS, Price, price_of
 
 # Requests are large, so only those of a few active conversations are kept.

@@ -15,12 +15,12 @@ from typing import Any, Literal
 from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
 from autonomy_ctx.compaction.facts import ProfileRule
 from autonomy_ctx.compaction.plan import Limits
+from autonomy_ctx.compaction.schema import SummarySchema, read_schema
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
-from autonomy_ctx.completion.call import is_chat_model
-from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.items.summary import SummaryRole, check_summary_role
-from autonomy_ctx.items.summary_schema import SummarySchema, read_schema
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
+from autonomy_ctx.messages.summary import SummaryRole, check_summary_role
+from autonomy_ctx.models.call import is_chat_model
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
-from autonomy_ctx.items.fact import (
+from autonomy_ctx.language.fact import (
     Fact,
     FactChange,
     FactLine,
@@ -21,18 +21,18 @@ from autonomy_ctx.items.fact import (
     short_fact_line,
     standing_facts,
 )
-from autonomy_ctx.items.fact_rules import find_facts_in_steps
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.name_index import NameIndex, unknown_names
-from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
-from autonomy_ctx.items.relative_dates import resolve_dates
-from autonomy_ctx.items.reported_speech import split_speech
-from autonomy_ctx.items.search_terms import folded_words
-from autonomy_ctx.items.text_cache import TextCache
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.language.fact_rules import find_facts_in_steps
+from autonomy_ctx.language.name_index import NameIndex, unknown_names
+from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
+from autonomy_ctx.language.relative_dates import resolve_dates
+from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.text_cache import TextCache
+from autonomy_ctx.messages.tokens import TokenCounter
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is, and how much of a fact.
 MIN_LISTED_TOKENS, MAX_LISTED_CHARACTERS = 96, 120

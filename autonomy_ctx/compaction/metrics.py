@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.tokens import TokenCounter
 
 COUNTERS = (
     "cache_hits",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from autonomy_ctx.items.cuts import safe_cuts
-from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.store import Entry, StoredSegment
+from autonomy_ctx.messages.cuts import safe_cuts
+from autonomy_ctx.messages.message import ChatRole, Message
 
 CountMessage: TypeAlias = Callable[[Message], int]
 

@@ -13,6 +13,16 @@ from typing import NamedTuple, TypeVar
 from autonomy_ctx.background import run_in_thread, wait_for_quiet
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
+from autonomy_ctx.compaction.checks import (
+    CUT_OFF,
+    Verdict,
+    better,
+    covered_names,
+    judge,
+    name_missing,
+    trim_to_cap,
+    without_names_line,
+)
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
@@ -24,6 +34,16 @@ from autonomy_ctx.compaction.plan import (
     MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
 )
+from autonomy_ctx.compaction.prompt import (
+    FACT_RULES,
+    batch_prompt,
+    cached_batch_prompt,
+    cached_merge_prompt,
+    merge_prompt,
+    repair_prompt,
+)
+from autonomy_ctx.compaction.reply_signs import strip_reply
+from autonomy_ctx.compaction.schema import READY_SCHEMAS, SchemaSection, SummarySchema
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
     digest_record,
@@ -34,39 +54,18 @@ from autonomy_ctx.compaction.schema_records import (
     standing_text,
 )
 from autonomy_ctx.compaction.view import render_segment
-from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
-from autonomy_ctx.completion.reply_signs import strip_reply
-from autonomy_ctx.completion.summary_gate import (
-    CUT_OFF,
-    Verdict,
-    better,
-    covered_names,
-    judge,
-    name_missing,
-    trim_to_cap,
-    without_names_line,
-)
-from autonomy_ctx.completion.summary_prompt import (
-    FACT_RULES,
-    Prompt,
-    batch_prompt,
-    cached_batch_prompt,
-    cached_merge_prompt,
-    merge_prompt,
-    repair_prompt,
-)
-from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.fact import Fact, FactLine, SplitReply, split_facts
-from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.identifiers import coverage
-from autonomy_ctx.items.message import Message, TextContent
-from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.items.name_index import key_identifiers, key_names_of, rank_names
-from autonomy_ctx.items.summary_schema import READY_SCHEMAS, SchemaSection, SummarySchema
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import transcript, visible_text
+from autonomy_ctx.formats.base import ModelReply
+from autonomy_ctx.formats.model_info import context_window_of
+from autonomy_ctx.language.digest import digest, digest_texts
+from autonomy_ctx.language.fact import Fact, FactLine, SplitReply, split_facts
+from autonomy_ctx.language.identifiers import coverage
+from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Entry, StoredSegment
+from autonomy_ctx.messages.message import Message, TextContent
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import transcript, visible_text
+from autonomy_ctx.models.call import CallFailed, Prompt, PromptTooLong, complete_prompt
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200

@@ -19,14 +19,14 @@ from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.compaction.word_tables import are_tables_loaded, prepare_tables
-from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
-from autonomy_ctx.items.digest import digest, read_for_digest
-from autonomy_ctx.items.fact import standing_facts
-from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.language.digest import digest, read_for_digest
+from autonomy_ctx.language.fact import standing_facts
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, Window
+from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
+from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.messages.tokens import TokenCounter
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MAX_DIGEST_CHARACTERS = 12_000

@@ -30,13 +30,13 @@ from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.compaction.snapshot import PendingDigest
 from autonomy_ctx.compaction.summary_job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.models.call import CallFailed
 from autonomy_ctx.tracing import background_trace, current_span_context, summary_span
 
 logger = logging.getLogger("autonomy_ctx.compaction")

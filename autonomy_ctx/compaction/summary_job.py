@@ -44,15 +44,15 @@ from autonomy_ctx.compaction.segment_writer import (
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import facts_until, render_standing, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.completion.call import CallFailed, PromptTooLong
-from autonomy_ctx.items.digest import read_for_digest
-from autonomy_ctx.items.fact import FactChange
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.language.digest import read_for_digest
+from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
+from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.models.call import CallFailed, PromptTooLong
 from autonomy_ctx.tracing import summary_span
 
 # Positions looked at in one step; a longer backlog takes several.

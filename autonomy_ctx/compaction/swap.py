@@ -17,7 +17,7 @@ from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.compaction.snapshot import CACHED_CONVERSATIONS, ConversationSnapshot
 from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.compaction.view import window_budget
-from autonomy_ctx.items.fact import Fact
+from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.models.catalog import Price

@@ -10,10 +10,10 @@ import threading
 
 from autonomy_ctx.background import run_in_thread
 from autonomy_ctx.compaction.segment_writer import compile_patterns
-from autonomy_ctx.items.digest import digest
-from autonomy_ctx.items.fact_rules import load_tables
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.language.digest import digest
+from autonomy_ctx.language.fact_rules import load_tables
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
 
 _lock, _are_loaded = threading.Lock(), threading.Event()
 _SENTENCES = (

@@ -21,8 +21,8 @@ from autonomy_ctx.compaction.config import (
 )
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.summarizer import Summarizer
+from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.hooks import Hook
-from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import WorkSignals
 from autonomy_ctx.validation import check_int, check_seconds

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeGuard, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.completion.call import ChatModel
 from autonomy_ctx.containers.chat_export import (
     as_anthropic,
     as_google,
@@ -30,7 +29,8 @@ from autonomy_ctx.containers.chat_summary import (
     summarize_items,
 )
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, LimitNotMet, SummaryFailed
-from autonomy_ctx.items.cuts import (
+from autonomy_ctx.formats.any_reply import read_message
+from autonomy_ctx.messages.cuts import (
     has_content,
     is_instruction,
     is_plain,
@@ -38,7 +38,7 @@ from autonomy_ctx.items.cuts import (
     removable_groups,
     user_indexes,
 )
-from autonomy_ctx.items.edits import (
+from autonomy_ctx.messages.edits import (
     ActiveConfig,
     active_config,
     filter_items,
@@ -49,18 +49,18 @@ from autonomy_ctx.items.edits import (
     truncate_items,
     turn_start,
 )
-from autonomy_ctx.items.edits import recent_turns as last_turns
-from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
-from autonomy_ctx.items.formats.any_reply import read_message
-from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import nonce
-from autonomy_ctx.items.wire import Item, split_blocks
+from autonomy_ctx.messages.edits import recent_turns as last_turns
+from autonomy_ctx.messages.events import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.messages.message import ChatRole, Message, check_call_id, new_id, now
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import nonce
+from autonomy_ctx.messages.wire import Item, split_blocks
+from autonomy_ctx.models.call import ChatModel
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
-    from autonomy_ctx.items.formats.anthropic import AnthropicMessages
-    from autonomy_ctx.items.formats.google import GoogleContents
+    from autonomy_ctx.formats.anthropic import AnthropicMessages
+    from autonomy_ctx.formats.google import GoogleContents
 
 logger = logging.getLogger("autonomy_ctx.containers")
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.json_values import preview
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.wire import Item, item_from_dict, item_to_dict, time_to_json
+from autonomy_ctx.messages.json_values import preview
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.wire import Item, item_from_dict, item_to_dict, time_to_json
 
 if TYPE_CHECKING:
-    from autonomy_ctx.items.formats.anthropic import AnthropicMessages
-    from autonomy_ctx.items.formats.google import GoogleContents
+    from autonomy_ctx.formats.anthropic import AnthropicMessages
+    from autonomy_ctx.formats.google import GoogleContents
 
 _KINDS = ("message", "summary", "agent_handoff", "agent_config_update", "direct_message")
 _STAMPS = ("id", "created_at", "agent_id", "agent")
@@ -133,8 +133,8 @@ def as_openai(
     items: Iterable[Item], merged: Collection[str] = (), *, reasoning_model: bool = False
 ) -> list[dict[str, Any]]:
     """Messages for chat completions."""
-    from autonomy_ctx.items.formats.openai import openai_messages
-    from autonomy_ctx.items.formats.outgoing import replace_json_surrogates
+    from autonomy_ctx.formats.openai import openai_messages
+    from autonomy_ctx.formats.outgoing import replace_json_surrogates
 
     made = openai_messages(visible_messages(items, merged), [], reasoning_model=reasoning_model)
     return [replace_json_surrogates(message) for message in made]
@@ -144,7 +144,7 @@ def as_anthropic(
     items: Iterable[Item], merged: Collection[str] = (), *, caching: bool = False
 ) -> AnthropicMessages:
     """Messages and system prompt for the Messages API; with `caching`, the latest turns are marked."""
-    from autonomy_ctx.items.formats.anthropic import anthropic_messages
+    from autonomy_ctx.formats.anthropic import anthropic_messages
 
     messages = visible_messages(items, merged)
     return anthropic_messages(messages, [], breakpoints=_turn_ends(messages) if caching else ())
@@ -158,8 +158,8 @@ def as_google(
     model: str | None = None,
 ) -> GoogleContents:
     """Contents and system instruction for generateContent."""
-    from autonomy_ctx.items.formats.google import GoogleContents, google_contents, requires_signatures
-    from autonomy_ctx.items.formats.outgoing import replace_json_surrogates
+    from autonomy_ctx.formats.google import GoogleContents, google_contents, requires_signatures
+    from autonomy_ctx.formats.outgoing import replace_json_surrogates
 
     made = google_contents(
         visible_messages(items, merged),

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, complete_prompt, is_chat_model
-from autonomy_ctx.completion.summary_gate import CUT_OFF, LONGER, SMALLEST, TOO_LONG, judge
-from autonomy_ctx.completion.summary_prompt import batch_prompt
+from autonomy_ctx.compaction.checks import CUT_OFF, LONGER, SMALLEST, TOO_LONG, judge
+from autonomy_ctx.compaction.prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
-from autonomy_ctx.items.cuts import has_content, is_instruction
-from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.formats.any_reply import CUT_OFF_REASONS
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import transcript
-from autonomy_ctx.items.wire import Item
+from autonomy_ctx.formats.any_reply import CUT_OFF_REASONS
+from autonomy_ctx.messages.cuts import has_content, is_instruction
+from autonomy_ctx.messages.events import DirectMessage
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import transcript
+from autonomy_ctx.messages.wire import Item
+from autonomy_ctx.models.call import CallFailed, ChatModel, PromptTooLong, complete_prompt, is_chat_model
 
 CONVERSATION_SUMMARY = "[Conversation Summary]\n"
 SUB_AGENT_SUMMARY = "[Sub-agent Summary]\n"

@@ -17,8 +17,8 @@ from typing import Any, Self, SupportsIndex, TypeAlias, overload
 
 from autonomy_ctx.containers.context_file import ContextFile, file_lock
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, Content, Message, ToolCall
 
 # What a message may say, in any of the spellings that `Message` takes.
 MessageContent: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidContextFile, InvalidMessage, StoreUnavailable
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message, now
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message, now
+from autonomy_ctx.messages.summary import Summary
 
 fcntl: Any
 try:

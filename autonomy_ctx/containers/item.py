@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from autonomy_ctx.errors import InvalidItem, InvalidMessage
-from autonomy_ctx.items.json_values import validate_json
+from autonomy_ctx.messages.json_values import validate_json
 
 T = TypeVar("T")
 _SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})

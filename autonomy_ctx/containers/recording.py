@@ -24,9 +24,9 @@ from autonomy_ctx.callables import (
     check_callable,
     describe_error,
 )
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.json_values import EMPTY, Binary, JsonEncoder
-from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.json_values import EMPTY, Binary, JsonEncoder
+from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, new_id
 
 if TYPE_CHECKING:
     from autonomy_ctx.containers.runtime import ContextRegistry

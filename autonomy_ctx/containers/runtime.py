@@ -27,8 +27,8 @@ from autonomy_ctx.containers.context_file import file_lock
 from autonomy_ctx.containers.recording import Recorder
 from autonomy_ctx.containers.runtime_file import JournalEntry, RuntimeFile, State, edit_entries
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.containers")

@@ -34,7 +34,7 @@ from autonomy_ctx.containers.context_file import (
     write_at,
 )
 from autonomy_ctx.errors import InvalidContextFile
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.messages.message import Message
 
 Verb: TypeAlias = Literal["new", "add", "put", "drop", "set"]
 VERSION = 1

@@ -17,10 +17,10 @@ import anyio
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, InvalidFork
-from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.template.composed import visible_fields
 
 BRANCH_RECORD = "branch"

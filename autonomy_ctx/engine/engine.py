@@ -35,11 +35,11 @@ from autonomy_ctx.engine.framework_context import (
     framework_context,
 )
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
-from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.message import ChatRole, Message, now
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name, make_key
+from autonomy_ctx.messages.message import ChatRole, Message, now
 from autonomy_ctx.sections.section import (
     ComposeParams,
     Composition,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
-from autonomy_ctx.items.formats.thinking import binds_thinking, without_thinking
-from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent
+from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
+from autonomy_ctx.formats.thinking import binds_thinking, without_thinking
 from autonomy_ctx.memory.store import Head
+from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent
 from autonomy_ctx.template.composed import ComposedContext, visible_fields
 
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from autonomy_ctx.inspection.report import count_of, range_of, shorten
-from autonomy_ctx.items.fact import UNTIL_NOTE
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.summary import Segment, Summary
+from autonomy_ctx.language.fact import UNTIL_NOTE
 from autonomy_ctx.memory.entries import position_ranges
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Segment, Summary
 from autonomy_ctx.template.composed import ComposedContext, SectionReport, visible_fields
 
 # What a sentence quotes of a fact or of a failure.

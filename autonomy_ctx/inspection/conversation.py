@@ -12,7 +12,7 @@ from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
-from autonomy_ctx.items.fact import Fact, FactKind, FactSource, FactState
+from autonomy_ctx.language.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import ConversationOutline, FactEnd, OutlineReader, OwedWork
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key

@@ -10,9 +10,9 @@ from typing import Literal
 from autonomy_ctx.inspection.changes import describe_changes, fingerprint
 from autonomy_ctx.inspection.report import Report
 from autonomy_ctx.inspection.turn import StepContext, read_turn_steps
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
 
 Change = Literal["same", "added", "removed", "changed"]

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from autonomy_ctx.errors import UnknownConversation, UnknownPosition
 from autonomy_ctx.inspection.report import Report
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, ThinkingContent
-from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.memory.encoding import CUT_WORDS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, ThinkingContent
+from autonomy_ctx.messages.summary import Segment, Summary
 from autonomy_ctx.validation import check_int
 
 # How many messages a page has, and how much of each text.

@@ -22,10 +22,10 @@ from autonomy_ctx.inspection.conversation import (
     report_work,
 )
 from autonomy_ctx.inspection.report import Report, from_seconds
-from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import ConversationOutline, MessageMark, OutlineReader, SegmentVersion
 from autonomy_ctx.memory.store import MAX_POSITION, Key, make_key
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.validation import check_int
 
 MAX_POINTS = 2_000

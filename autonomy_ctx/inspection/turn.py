@@ -13,14 +13,14 @@ from typing import Literal, NamedTuple
 from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, parse_turn
 from autonomy_ctx.agents.reply import add_usage
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection.changes import describe_changes
 from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, range_of, shorten
-from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record, make_key
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.composed import (

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidDocument
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.token_estimate import estimate_tokens
-from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.knowledge.knowledge import replace_surrogates
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.token_estimate import estimate_tokens
+from autonomy_ctx.messages.transcript import nonce
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 240, 40
 # No token is usually longer, so nothing further back can be part of an overlap.

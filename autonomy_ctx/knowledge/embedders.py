@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import InvalidModelReply
-from autonomy_ctx.items.formats.base import ModelReply
+from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.knowledge.knowledge import replace_surrogates
 from autonomy_ctx.models.client import ClientPool, ModelClient, RequestBuilder, RetryPolicy, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, ProviderChoice, checked_url, choose_provider

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from autonomy_ctx.errors import InvalidPassage
-from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
-from autonomy_ctx.items.token_estimate import estimate_tokens
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
+from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
+from autonomy_ctx.messages.token_estimate import estimate_tokens
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.validation import check_int
 
 

@@ -20,8 +20,6 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import KnowledgeError, SchemaTooNew, StoreUnavailable
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.terms import fts_or_query, is_unspaced, normalized_words, stop_words, text_ends
 from autonomy_ctx.knowledge.documents import (
     Document,
     chunks,
@@ -31,7 +29,9 @@ from autonomy_ctx.knowledge.documents import (
     read_folder,
 )
 from autonomy_ctx.knowledge.knowledge import Passage, search_function
+from autonomy_ctx.language.terms import fts_or_query, is_unspaced, normalized_words, stop_words, text_ends
 from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
 # Of a long question as many terms and characters count at its beginning as at its end.

@@ -23,7 +23,6 @@ import anyio.to_thread
 
 from autonomy_ctx.embedders import EmbedderLike, as_embedder, checked_vectors
 from autonomy_ctx.errors import InvalidVectors, KnowledgeError
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge.documents import (
     Document,
     chunks,
@@ -39,6 +38,7 @@ from autonomy_ctx.knowledge.knowledge import (
     replace_surrogates,
     search_function,
 )
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
 # A store that takes longer to replace a document has failed.

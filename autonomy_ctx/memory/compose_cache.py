@@ -6,7 +6,7 @@ time. The cache is never the source of truth: a reader compares what a state was
 log, its own options) with the current values, and computes everything again if they differ.
 
 There is one cache for each memory, by agent, scope and conversation, with one bound in bytes for all of it.
-Every deletion empties all of them (`items/text_cache.py`): forks, and other memories on the same store, may
+Every deletion empties all of them (`text_cache.py`): forks, and other memories on the same store, may
 have what was deleted.
 """
 
@@ -19,10 +19,10 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.text_cache import forget_with_texts
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.text_cache import forget_with_texts
 
 MAX_BYTES = 64_000_000
 # Of a store that is not in this process; so many windows are kept of it, too (`window_cache`).

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.encoding import encode_row
 from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.facts import FactRows
 from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
+from autonomy_ctx.messages.message import ChatRole, Message
 
 _NEW_HEAD = Head()
 _MADE_LATER: dict[str, Callable[[], Any]] = {

@@ -14,20 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.any_reply import read_message
-from autonomy_ctx.items.json_values import json_length, remaining_budget
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
-from autonomy_ctx.items.message import from_microseconds as from_microseconds
-from autonomy_ctx.items.stored_form import (
-    StoredRow,
-    messages_from_rows,
-    pack_form,
-    pack_source_form,
-    source_form,
-    unpack_form,
-)
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.formats.any_reply import read_message
 from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -38,6 +25,19 @@ from autonomy_ctx.memory.store import (
     PinSource,
     StoredSegment,
 )
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.json_values import json_length, remaining_budget
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part
+from autonomy_ctx.messages.message import from_microseconds as from_microseconds
+from autonomy_ctx.messages.stored_form import (
+    StoredRow,
+    messages_from_rows,
+    pack_form,
+    pack_source_form,
+    source_form,
+    unpack_form,
+)
+from autonomy_ctx.messages.tokens import TokenCounter
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024

@@ -7,8 +7,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, overload
 
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.message import Message
 
 # For tuples of many, without a step of Python for each.
 _position_of: Callable[[Entry], int] = itemgetter(0)

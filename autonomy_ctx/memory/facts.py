@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidFact, UnknownFact
-from autonomy_ctx.items.fact import (
+from autonomy_ctx.language.fact import (
     FACT_KINDS,
     MAX_FACT_CHARACTERS,
     Fact,
@@ -27,10 +27,10 @@ from autonomy_ctx.items.fact import (
     normalize_fact,
     standing_facts,
 )
-from autonomy_ctx.items.text_cache import forget_texts
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.outline import FactEnd, make_fact_end
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
+from autonomy_ctx.messages.text_cache import forget_texts
 
 # A fact that was ended by a user who removed the one in its place.
 ENDED_BY_REMOVAL = -1

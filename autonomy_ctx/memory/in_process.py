@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, NotPinned, StoreClosed, TurnLost
-from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.items.stored_form import shrink_source_form
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
 from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
@@ -41,6 +40,7 @@ from autonomy_ctx.memory.store import (
     check_read,
 )
 from autonomy_ctx.memory.turn_signals import TurnSignals
+from autonomy_ctx.messages.stored_form import shrink_source_form
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.name_index import NameIndex

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
-from autonomy_ctx.items.events import MAIL_EXTRA_KEY, DirectMessage, mail_id
-from autonomy_ctx.items.message import ChatRole, Message, now
-from autonomy_ctx.items.transcript import closed_name, nonce, wrap_untrusted
-from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.memory.encoding import check_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_POSITION, Key, Record, make_key
+from autonomy_ctx.messages.events import MAIL_EXTRA_KEY, DirectMessage, mail_id
+from autonomy_ctx.messages.message import ChatRole, Message, now
+from autonomy_ctx.messages.transcript import closed_name, nonce, wrap_untrusted
+from autonomy_ctx.messages.wire import item_from_dict, item_to_dict
 from autonomy_ctx.validation import check_int
 
 MAIL_LABEL = "mail"

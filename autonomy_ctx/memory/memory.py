@@ -17,14 +17,8 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import SharedTurn, StoreError
+from autonomy_ctx.formats.any_reply import read_answer
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.events import mail_id
-from autonomy_ctx.items.formats.any_reply import read_answer
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
-from autonomy_ctx.items.text_cache import forget_texts
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.compose_cache import ComposeCache
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
@@ -50,6 +44,12 @@ from autonomy_ctx.memory.store import (
 )
 from autonomy_ctx.memory.term_index import TermIndexes
 from autonomy_ctx.memory.window_cache import WindowCache
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import ChatRole, Message, check_call_id, new_id, now
+from autonomy_ctx.messages.text_cache import forget_texts
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:

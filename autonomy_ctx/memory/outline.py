@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.items.fact import FactSource, fact_id
+from autonomy_ctx.language.fact import FactSource, fact_id
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS
 from autonomy_ctx.memory.store import Key, StoredSegment
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import anyio.to_thread
 
 from autonomy_ctx.errors import InvalidRange
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.items.transcript import nonce, tool_names_by_call, wrap_untrusted
 from autonomy_ctx.memory.encoding import CUT_WORDS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall_block import format_message, indent_continuations
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.messages.transcript import nonce, tool_names_by_call, wrap_untrusted
 from autonomy_ctx.validation import int_problem
 
 PAGE_CHARACTERS = 16_000

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.ranking import fuse_scores
@@ -28,6 +26,8 @@ from autonomy_ctx.memory.store import (
     make_key,
 )
 from autonomy_ctx.memory.term_index import TermIndex
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.validation import check_int
 
 # A conversation and a position in it.

@@ -13,10 +13,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import (
+from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import (
     nonce,
     short_name,
     speaker_label,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from autonomy_ctx.items.dates import MONTHS
-from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.synonyms import related_stems
-from autonomy_ctx.items.terms import lazy_pattern
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language.stems import stem_term
+from autonomy_ctx.language.synonyms import related_stems
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
+from autonomy_ctx.messages.dates import MONTHS
 
 # Which days of a month are meant by these words.
 _PARTS = {

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.search_terms import index_terms
+from autonomy_ctx.language.search_terms import index_terms
 from autonomy_ctx.memory.search_text import QueryTerms, searchable_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import translate_error

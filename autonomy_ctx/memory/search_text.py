@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.items.message import Message, TextContent
-from autonomy_ctx.items.search_terms import FoldedTerms, folded_terms, search_terms
-from autonomy_ctx.items.stored_form import unpack_form
-from autonomy_ctx.items.terms import text_ends
+from autonomy_ctx.language.search_terms import FoldedTerms, folded_terms, search_terms
+from autonomy_ctx.language.terms import text_ends
 from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.messages.message import Message, TextContent
+from autonomy_ctx.messages.stored_form import unpack_form
 from autonomy_ctx.validation import check_int
 
 # Of a large message the beginning and the end can be found, this many characters of each.

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.language.fact import Fact, FactChange
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from autonomy_ctx.items.formats.outgoing import replace_surrogates
-from autonomy_ctx.items.terms import text_ends
+from autonomy_ctx.formats.outgoing import replace_surrogates
+from autonomy_ctx.language.terms import text_ends
 from autonomy_ctx.memory.store import Key, SearchHit
 
 # Of a long message the beginning and the end are embedded, this many characters of each: about 500 tokens in

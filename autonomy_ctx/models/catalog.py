@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.validation import check_number
 
 T = TypeVar("T")

@@ -32,9 +32,9 @@ from autonomy_ctx.errors import (
     ModelTimeout,
     ModelUnavailable,
 )
-from autonomy_ctx.items.formats.base import ModelReply, ReplyFormat, StreamReader
-from autonomy_ctx.items.formats.outgoing import encode_request
-from autonomy_ctx.items.message import TextContent
+from autonomy_ctx.formats.base import ModelReply, ReplyFormat, StreamReader
+from autonomy_ctx.formats.outgoing import encode_request
+from autonomy_ctx.messages.message import TextContent
 from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
 from autonomy_ctx.models.retry import (
     RequestFailure,

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import ContextOverflow, ThinkingRefused
-from autonomy_ctx.items.formats.base import (
+from autonomy_ctx.formats.base import (
     NO_THINKING,
     Format,
     ModelReply,
@@ -24,8 +24,8 @@ from autonomy_ctx.items.formats.base import (
     WireRequest,
     restore_tool_names,
 )
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.wire import from_dicts
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.wire import from_dicts
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
 
@@ -219,7 +219,7 @@ class Model(AsyncResource):
         by_provider: bool,
     ) -> WireRequest:
         """A refused request again: the provider drops the thinking that does not fit, or there is none."""
-        from autonomy_ctx.items.formats.thinking import PROVIDER_REFUSED, let_provider_drop, without_thinking
+        from autonomy_ctx.formats.thinking import PROVIDER_REFUSED, let_provider_drop, without_thinking
 
         use = ThinkingUse(left_out={PROVIDER_REFUSED: len(refused.thinking.sent) or 1}, refused=True)
         again = let_provider_drop(refused, self._model) if by_provider else None
@@ -234,7 +234,7 @@ class Model(AsyncResource):
     async def _ask(
         self, client: ModelClient, request: WireRequest, request_options: RequestOptions
     ) -> ModelReply | ModelStream:
-        from autonomy_ctx.items.formats.outgoing import original_tool_names
+        from autonomy_ctx.formats.outgoing import original_tool_names
 
         stream = request_options.stream
         sent = self._request_builder.build_request(
@@ -258,13 +258,13 @@ class Model(AsyncResource):
         """A reply with what the request before it says of its thinking, where there is any."""
         if not reply.blocks and request.thinking == NO_THINKING:
             return reply
-        from autonomy_ctx.items.formats.thinking import record_prefix
+        from autonomy_ctx.formats.thinking import record_prefix
 
         return record_prefix(reply, request.body, self._format.name, request.thinking)
 
     def learn_window(self, window: int | None) -> None:
         """Believe a provider that says its window is smaller than was thought; a tiny one is not believed."""
-        from autonomy_ctx.items.formats.overflow import MIN_WINDOW
+        from autonomy_ctx.formats.overflow import MIN_WINDOW
 
         if window is not None and MIN_WINDOW <= window < (self._context_window or window + 1):
             self._context_window = window

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.items.clamp import clamp_text, shorten
-from autonomy_ctx.items.cuts import newest_user_index
-from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
-from autonomy_ctx.items.message import ChatRole, Message, TextContent
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.terms import lazy_pattern, normalized_words, rank, stop_words
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import (
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
+from autonomy_ctx.language.digest import digest, digest_texts
+from autonomy_ctx.language.terms import normalized_words, rank, stop_words
+from autonomy_ctx.messages.clamp import clamp_text, shorten
+from autonomy_ctx.messages.cuts import newest_user_index
+from autonomy_ctx.messages.message import ChatRole, Message, TextContent
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import (
     BACKGROUND_LABEL,
     CONVERSATION_LABEL,
     SEGMENT_LABEL,
@@ -31,7 +32,7 @@ from autonomy_ctx.items.transcript import (
     tool_names_by_call,
     visible_text,
 )
-from autonomy_ctx.items.wire import from_dicts
+from autonomy_ctx.messages.wire import from_dicts
 
 NO_ANSWER = "Nothing in the context that I was given says anything about that."
 NO_QUESTION = "There is no message of a user in the context that I was given."

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from autonomy_ctx.items.formats.base import Format
+from autonomy_ctx.formats.base import Format
 from autonomy_ctx.validation import is_loopback, parse_host
 
 # The first version that refuses sampling parameters, and the one that takes them.
@@ -83,23 +83,23 @@ def load_format(wire_format: WireFormat) -> Format:
     """A format by its name; imported when first asked for."""
     match wire_format:
         case "openai":
-            from autonomy_ctx.items.formats.openai import OpenAIFormat
+            from autonomy_ctx.formats.openai import OpenAIFormat
 
             return OpenAIFormat()
         case "responses":
-            from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
+            from autonomy_ctx.formats.openai_responses import ResponsesFormat
 
             return ResponsesFormat()
         case "anthropic":
-            from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+            from autonomy_ctx.formats.anthropic import AnthropicFormat
 
             return AnthropicFormat()
         case "google":
-            from autonomy_ctx.items.formats.google import GoogleFormat
+            from autonomy_ctx.formats.google import GoogleFormat
 
             return GoogleFormat()
         case "bedrock":
-            from autonomy_ctx.items.formats.bedrock import BedrockFormat
+            from autonomy_ctx.formats.bedrock import BedrockFormat
 
             return BedrockFormat()
 

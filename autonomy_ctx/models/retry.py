@@ -27,7 +27,7 @@ from autonomy_ctx.errors import (
     RateLimited,
     ThinkingRefused,
 )
-from autonomy_ctx.items.formats.overflow import find_overflow
+from autonomy_ctx.formats.overflow import find_overflow
 
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_WAIT_SECONDS, JITTER_SHARE = 0.5, 8.0, 60.0, 0.25
 # A retry does not help before the bill is paid.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.base import (
+from autonomy_ctx.formats.base import (
     ModelReply,
     ReplyFinished,
     StreamError,
@@ -27,7 +27,7 @@ from autonomy_ctx.items.formats.base import (
     StreamReader,
     restore_event_tool_names,
 )
-from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
+from autonomy_ctx.formats.eventstream import EventStreamDecoder, StreamFrame
 from autonomy_ctx.models.retry import RequestFailure, body_failure
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.events import mail_id
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.validation import check_int
 
 # Messages without a time get one, a minute apart: the same for every replay.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.formats.message_files import (
+from autonomy_ctx.formats.message_files import (
     MAX_STREAM_BYTES,
     ConversationLine,
     InvalidLine,

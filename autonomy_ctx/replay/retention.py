@@ -1,7 +1,7 @@
 """Measures how much of the earlier conversation a context still shows: facts that hold, and identifiers.
 
 The facts and identifiers of a conversation are found once, by rules and without a model
-(`items/fact_rules.py`, `items/name_index.py`). Then it counts how many of them each context shows, in the
+(`fact_rules.py`, `name_index.py`). Then it counts how many of them each context shows, in the
 summary or in the messages. Pure functions.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autonomy_ctx.items.fact import Fact, normalize_fact
-from autonomy_ctx.items.fact_rules import find_facts
-from autonomy_ctx.items.identifiers import THOUSANDS_SEPARATOR
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.name_index import key_identifiers, key_names_of
-from autonomy_ctx.items.search_terms import folded_words
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.terms import fold_text
+from autonomy_ctx.language.fact import Fact, normalize_fact
+from autonomy_ctx.language.fact_rules import find_facts
+from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
+from autonomy_ctx.language.name_index import key_identifiers, key_names_of
+from autonomy_ctx.language.search_terms import folded_words
+from autonomy_ctx.language.terms import fold_text
 from autonomy_ctx.memory.facts import FactRows
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.replay.conversation import RecordedConversation
 
 # Which part of the words of a fact one line has that says the same; its identifiers it has all.

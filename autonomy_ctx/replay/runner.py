@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.catalog import (
     MIN_CACHED_TOKENS,
     Price,

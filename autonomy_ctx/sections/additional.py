@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.callables import describe_error
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, SectionKind
 
 logger = logging.getLogger("autonomy_ctx.sections")

@@ -13,13 +13,18 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
-from autonomy_ctx.items.message import TOOL, USER, ChatRole, Message
 from autonomy_ctx.memory.compose_cache import ComposeStates, measure_texts
 from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.cuts import (
+    MAX_CALL_LOOKBACK,
+    find_window_start,
+    get_tool_result_id,
+    orphaned_results,
+)
+from autonomy_ctx.messages.message import TOOL, USER, ChatRole, Message
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,

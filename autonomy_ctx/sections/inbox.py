@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from autonomy_ctx.items.clamp import clamp_message, clamp_text
-from autonomy_ctx.items.events import DirectMessage, mail_id
-from autonomy_ctx.items.message import Message, now
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.mailbox import Mailbox, as_message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.messages.clamp import clamp_message, clamp_text
+from autonomy_ctx.messages.events import DirectMessage, mail_id
+from autonomy_ctx.messages.message import Message, now
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int
 

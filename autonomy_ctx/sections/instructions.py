@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
 
 

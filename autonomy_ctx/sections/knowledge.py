@@ -13,9 +13,6 @@ from typing import Any, TypeAlias
 import anyio
 
 from autonomy_ctx.callables import describe_error
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of
 from autonomy_ctx.knowledge.knowledge import (
     checked_knowledge,
     render_passages,
@@ -23,6 +20,9 @@ from autonomy_ctx.knowledge.knowledge import (
     search_knowledge,
 )
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.tokens import PER_MESSAGE, TokenCounter, token_counter_of
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, data_message
 from autonomy_ctx.validation import check_int
 

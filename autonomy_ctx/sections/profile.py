@@ -7,13 +7,13 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from autonomy_ctx.compaction.config import resolve_timezone
-from autonomy_ctx.items.dates import format_day
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import PER_MESSAGE
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.profile import ProfileEntry
+from autonomy_ctx.messages.dates import format_day
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import PER_MESSAGE
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,

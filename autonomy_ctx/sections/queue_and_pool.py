@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.items.message import ChatRole, Message, parse_role
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
+from autonomy_ctx.messages.message import ChatRole, Message, parse_role
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.sections.section import ContextSection, Params, composition_of, data_message
 
 Selection: TypeAlias = Iterable[str | ContextItem[Any]] | None

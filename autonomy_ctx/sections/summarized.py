@@ -24,6 +24,7 @@ from autonomy_ctx.compaction.config import CompactionSettings, ContextSummaryCon
 from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes
 from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
+from autonomy_ctx.compaction.schema import SummarySchema
 from autonomy_ctx.compaction.snapshot import (
     CACHED_CONVERSATIONS,
     BoundedView,
@@ -46,21 +47,20 @@ from autonomy_ctx.compaction.view import (
 )
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.errors import StoreError
+from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import Hook
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.clamp import clamp_message
-from autonomy_ctx.items.fact import Fact, FactChange, RenderedFacts, normalize_fact
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import context_window_of, model_name
-from autonomy_ctx.items.summary import Summary, SummaryRole
-from autonomy_ctx.items.summary_schema import SummarySchema
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.language.fact import Fact, FactChange, RenderedFacts, normalize_fact
 from autonomy_ctx.memory.compose_cache import ComposeStates, forget_states, measure_texts
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, StoredSegment, check_name, make_key
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.clamp import clamp_message
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary, SummaryRole
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,

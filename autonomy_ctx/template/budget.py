@@ -14,11 +14,11 @@ from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
 
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
-from autonomy_ctx.items.cuts import is_plain, is_summary, newest_user_index, safe_cuts
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
+from autonomy_ctx.messages.cuts import is_plain, is_summary, newest_user_index, safe_cuts
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import Omission, pin_omission
 from autonomy_ctx.template.composed import BudgetReport, Cut
 from autonomy_ctx.template.running import HISTORY_SECTION, SectionOptions

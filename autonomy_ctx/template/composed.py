@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.items import wire
-from autonomy_ctx.items.fact import STANDING_HEADING
-from autonomy_ctx.items.formats.base import NO_THINKING, RequestOptions
-from autonomy_ctx.items.formats.outgoing import summary_record
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import Message, call_to_json, content_to_json
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.formats.base import NO_THINKING, RequestOptions
+from autonomy_ctx.formats.outgoing import summary_record
+from autonomy_ctx.language.fact import STANDING_HEADING
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import Message, call_to_json, content_to_json
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
@@ -328,7 +328,7 @@ class ComposedContext:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The messages as plain dicts of chat completions, one for each; they belong to the caller."""
-        from autonomy_ctx.items.formats.openai import openai_message
+        from autonomy_ctx.formats.openai import openai_message
 
         shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._layout.messages]
         return [openai_message(message) for message in shown]
@@ -340,13 +340,13 @@ class ComposedContext:
         the format depends on it; it is not in the result. What the provider would reject, such as a call
         without a result, is repaired.
         """
-        from autonomy_ctx.items.formats.sdk import openai_arguments
+        from autonomy_ctx.formats.sdk import openai_arguments
 
         return openai_arguments(self._layout.messages, self._asked(tools), model=model)
 
     def to_responses(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for OpenAI's `client.responses.create`: `input` and `tools`."""
-        from autonomy_ctx.items.formats.sdk import responses_arguments
+        from autonomy_ctx.formats.sdk import responses_arguments
 
         return responses_arguments(self._layout.messages, self._asked(tools), model=model)
 
@@ -357,13 +357,13 @@ class ComposedContext:
 
         With `caching`, the `breakpoints` are marked for the provider's cache.
         """
-        from autonomy_ctx.items.formats.sdk import anthropic_arguments
+        from autonomy_ctx.formats.sdk import anthropic_arguments
 
         return anthropic_arguments(self._layout.messages, self._asked(tools, caching), model=model)
 
     def to_google(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for Google's `client.models.generate_content`: `contents` and `config`."""
-        from autonomy_ctx.items.formats.sdk import google_arguments
+        from autonomy_ctx.formats.sdk import google_arguments
 
         return google_arguments(self._layout.messages, self._asked(tools), model=model)
 
@@ -371,7 +371,7 @@ class ComposedContext:
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
     ) -> dict[str, Any]:
         """Keyword arguments for Amazon's `client.converse`: `messages`, `system` and `toolConfig`."""
-        from autonomy_ctx.items.formats.sdk import bedrock_arguments
+        from autonomy_ctx.formats.sdk import bedrock_arguments
 
         return bedrock_arguments(self._layout.messages, self._asked(tools, caching), model=model)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.formats.model_info import context_window_of
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import (
     BUILTIN_TOOLS,

@@ -19,7 +19,7 @@ import anyio
 from autonomy_ctx.background import Chunks, Closeable
 from autonomy_ctx.callables import describe_error
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
-from autonomy_ctx.items import wire
+from autonomy_ctx.messages import wire
 from autonomy_ctx.sections.section import (
     ComposeObserver,
     ComposeParams,

@@ -16,16 +16,16 @@ from typing import Any, Protocol
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.events import DirectMessage, mail_id
-from autonomy_ctx.items.formats.outgoing import summary_record
-from autonomy_ctx.items.json_values import EMPTY, thaw
-from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
-from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import closed_name
+from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.memory.mailbox import Mailbox, as_message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.events import DirectMessage, mail_id
+from autonomy_ctx.messages.json_values import EMPTY, thaw
+from autonomy_ctx.messages.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.transcript import closed_name
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import MAX_INBOX_MESSAGES, MIN_INBOX_TOKENS, InboxSection, select_most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection

@@ -16,14 +16,14 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, begin_urgent_step, close_resource
+from autonomy_ctx.formats.model_info import context_window_of
+from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.items.formats.outgoing import model_dict
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.items.tokens import TokenCounter, count_each, token_counter_of
 from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates, measure_texts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
 from autonomy_ctx.sections.section import ComposeParams, Contribution, known_counts, note_counts
 from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections
 from autonomy_ctx.template.cache_order import (

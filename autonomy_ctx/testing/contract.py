@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items import wire
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Head, Key, Store
+from autonomy_ctx.messages import wire
 from autonomy_ctx.testing.facts_contract import FactsContract
 from autonomy_ctx.testing.fork_contract import ForkContract
 from autonomy_ctx.testing.listing_contract import ListingContract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from autonomy_ctx.items.fact import Fact, FactAction, FactChange, FactKind, FactSource
+from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactKind, FactSource
 from autonomy_ctx.memory.store import Key, Store
 from autonomy_ctx.testing.values import (
     BOB,

@@ -10,7 +10,7 @@ from autonomy_ctx.errors import (
     InvalidFork,
     UnknownConversation,
 )
-from autonomy_ctx.items.fact import FactChange
+from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, Store

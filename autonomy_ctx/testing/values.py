@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Draft, Key, Lease, Store, StoredSegment, SummaryState
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.tokens import TokenCounter
 
 MAIN = Key("", "ana", "trip")
 _COUNTER = TokenCounter()

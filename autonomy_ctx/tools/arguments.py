@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, assert_never
 
 from autonomy_ctx.errors import InvalidArguments
-from autonomy_ctx.items.json_values import preview
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.json_values import preview
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.schema import (
     Anything,
     Choice,

@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Background, current_loop
 from autonomy_ctx.errors import McpServerUnavailable, McpToolFailed
-from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.tools.mcp_content import error_text, result_value, valid_name, valid_names
 from autonomy_ctx.tools.output import SMALL_TEXT
 from autonomy_ctx.tools.tool import Tool

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from autonomy_ctx.items.json_values import encode_json_text
-from autonomy_ctx.items.message import ImageContent
+from autonomy_ctx.messages.json_values import encode_json_text
+from autonomy_ctx.messages.message import ImageContent
 from autonomy_ctx.tools.tool import MAX_NAME_LENGTH
 
 _INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]+")

@@ -9,8 +9,8 @@ import anyio.to_thread
 from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
-from autonomy_ctx.items.json_values import encode_json_text
-from autonomy_ctx.items.message import Content, ImageContent, TextContent
+from autonomy_ctx.messages.json_values import encode_json_text
+from autonomy_ctx.messages.message import Content, ImageContent, TextContent
 
 # Longer text is read and written outside the event loop.
 SMALL_TEXT = 50_000

@@ -20,8 +20,8 @@ import anyio.to_thread
 from autonomy_ctx.callables import collect_call, describe_error
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
-from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall, new_id, now
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import ChatRole, Content, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.output import (
     OUTPUT_LIMIT,
     SMALL_TEXT,

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from autonomy_ctx.errors import InvalidResult
-from autonomy_ctx.items.json_values import encode_json
+from autonomy_ctx.messages.json_values import encode_json
 
 _TITLE = re.compile(r"(args|arguments|parameters|params|attributes|keyword args|keyword arguments):\s*", re.I)
 _SECTION = re.compile(r"[A-Z][A-Za-z ]{2,30}:\s*")

@@ -28,7 +28,7 @@ from typing import (
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
-from autonomy_ctx.items.json_values import thaw
+from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.validation import int_problem, seconds_problem
 
 if TYPE_CHECKING:

@@ -225,7 +225,7 @@ def _mostly_unknown(source: Source, prompt: str) -> str:
 
 
 def _names(source: Source) -> list[str]:
-    from autonomy_ctx.items.identifiers import identifiers
+    from autonomy_ctx.language.identifiers import identifiers
 
     return [name for name in identifiers(source.script) if " " not in name]
 

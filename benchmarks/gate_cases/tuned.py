@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autonomy_ctx.items.identifiers import identifiers
+from autonomy_ctx.language.identifiers import identifiers
 from benchmarks.gate_cases.source import BadReply, Source
 
 SOURCES = (

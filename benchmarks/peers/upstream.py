@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.items.token_estimate import estimate_tokens
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from benchmarks.honest import SHARE, asked, record
 from benchmarks.model_server import run
 from benchmarks.peers.report import find_broken_rule

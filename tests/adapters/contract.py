@@ -31,8 +31,8 @@ from models.provider_server import Fault, ProviderServer, providing
 from autonomy_ctx import Memory, Model
 from autonomy_ctx.adapters.adapter import ContextAdapter
 from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, parse_turn
-from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.summary import Summary
 
 
 class Framework(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 from models.provider_words import Asked, Call, Say
 
 from autonomy_ctx import ComposedContext, ImageContent, Message, ThinkingContent
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.messages.summary import Summary
 
 SCOPE, CONVERSATION = "ana", "trip"
 INSTRUCTIONS = "You are a guide. Use the tools."

@@ -37,7 +37,7 @@ from models.provider_words import Asked, Call, Google, Say
 
 from autonomy_ctx.adapters.google_adk import ContextPlugin
 from autonomy_ctx.adapters.google_contents import from_contents, to_contents
-from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.formats.base import Usage
 
 APP = "guides"
 

@@ -36,7 +36,7 @@ from autonomy_ctx.adapters.langchain_messages import from_message, to_message
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
-from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.store import Key
 
 

@@ -36,7 +36,7 @@ from openai import AsyncOpenAI
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
 from autonomy_ctx.adapters.llama_index import ContextMemory, from_message, to_message
 from autonomy_ctx.errors import UnnamedConversation
-from autonomy_ctx.items.formats.openai import openai_message
+from autonomy_ctx.formats.openai import openai_message
 from autonomy_ctx.template.composed import visible_fields
 
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from typing import Any
 
-from items.formats.rules import google_rules, openai_rules, responses_rules
-from items.formats.rules_anthropic import anthropic_rules, bedrock_rules
+from formats.rules import google_rules, openai_rules, responses_rules
+from formats.rules_anthropic import anthropic_rules, bedrock_rules
 
 from autonomy_ctx import ChatRole, ContextItem, Memory, Message, tool
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.items.formats.anthropic import AnthropicFormat
-from autonomy_ctx.items.formats.base import Format
-from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.google import GoogleFormat
-from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
+from autonomy_ctx.formats.anthropic import AnthropicFormat
+from autonomy_ctx.formats.base import Format
+from autonomy_ctx.formats.bedrock import BedrockFormat
+from autonomy_ctx.formats.google import GoogleFormat
+from autonomy_ctx.formats.openai import OpenAIFormat
+from autonomy_ctx.formats.openai_responses import ResponsesFormat
 
 Reply = dict[str, Any]
 PROVIDERS: list[tuple[str, Format, Callable[..., None]]] = [

@@ -11,7 +11,7 @@ import anyio
 import anyio.from_thread
 import pytest
 from agents.kit import add_up, assert_valid, broken, call, calls, made, spoken, stored, users
-from items.formats.test_foreign import SHAPES, objects
+from formats.test_foreign import SHAPES, objects
 from summary_models import refusing
 
 from autonomy_ctx import (
@@ -38,8 +38,8 @@ from autonomy_ctx import (
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.errors import ConflictingMessage, InvalidAgent, InvalidModelReply, UserMessageMissing
-from autonomy_ctx.items.message import Part
 from autonomy_ctx.memory.page import read_page
+from autonomy_ctx.messages.message import Part
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
 # -- one turn --------------------------------------------------------------------------------------------

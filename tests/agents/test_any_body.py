@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
+from formats.frames import event as frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from items.formats.frames import event as frame
 from models.model_server import Answer, serving
 from models.provider_words import ALL, Say
 

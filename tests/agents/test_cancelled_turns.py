@@ -16,7 +16,7 @@ from autonomy_ctx import ChatRole, ContextItem, Memory, MemoryHook, hook, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.agents.reply import ToolAnswered, TurnEnded
-from autonomy_ctx.items.formats.outgoing import repair_messages
+from autonomy_ctx.formats.outgoing import repair_messages
 from autonomy_ctx.testing import ScriptedModel
 
 

@@ -28,9 +28,9 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.events import DirectMessage
 from autonomy_ctx.sections import ContributingSection, Contribution, MessageRef
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 from autonomy_ctx.testing.facts_contract import make_change

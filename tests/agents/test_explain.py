@@ -27,7 +27,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.errors import StoreUnavailable, TurnLost, UnknownTurn
-from autonomy_ctx.items.formats.outgoing import model_dict
+from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.template.composed import from_record, to_record

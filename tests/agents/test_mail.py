@@ -18,7 +18,7 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.errors import AgentClosed
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.testing import ScriptedModel, StoppedClock
 

@@ -15,7 +15,7 @@ from agents.kit import assert_valid, call, calls, spoken, stored, users
 
 from autonomy_ctx import Memory
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.items.formats.outgoing import model_dict
+from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.testing import ScriptedModel
 
 WORKER = Path(__file__).with_name("worker.py")

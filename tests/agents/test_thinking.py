@@ -24,8 +24,8 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.errors import InvalidMessage, ThinkingRefused
+from autonomy_ctx.formats.thinking import BINDING_BETA, binds_thinking
 from autonomy_ctx.inspection import inspect_turn, list_turns
-from autonomy_ctx.items.formats.thinking import BINDING_BETA, binds_thinking
 from autonomy_ctx.testing import ProviderRequest, ProviderServer, ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,8 @@ import anyio.to_thread
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection, Worker, hook
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
-from autonomy_ctx.items import Summary
-from autonomy_ctx.items.message import now
+from autonomy_ctx.messages import Summary
+from autonomy_ctx.messages.message import now
 
 
 class NotingModel:

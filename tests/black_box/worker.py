@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
-from autonomy_ctx.items.message import now
+from autonomy_ctx.messages.message import now
 
 Work = dict[str, Any]
 Say = Callable[..., None]

@@ -14,7 +14,7 @@ from autonomy_ctx import background
 from autonomy_ctx.background import Urgent
 from autonomy_ctx.cli import endpoint
 from autonomy_ctx.cli.endpoint import collecting_when_idle
-from autonomy_ctx.server.app import ActiveRequests
+from autonomy_ctx.server.common.app import ActiveRequests
 
 
 @pytest.fixture(autouse=True)

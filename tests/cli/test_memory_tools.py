@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Agent, Memory
 from autonomy_ctx.errors import AutonomyCtxError, InvalidArguments, InvalidRange
-from autonomy_ctx.server.memory_tools import TEXT_LIMIT, MemoryTools
+from autonomy_ctx.server.mcp.memory_tools import TEXT_LIMIT, MemoryTools
 from autonomy_ctx.testing import ScriptedModel
 
 READING = {

@@ -13,7 +13,7 @@ from summary_models import ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.compaction.plan import MERGE_FAN_IN, MERGED_DIGEST_PART, merging_size, segments_to_merge
-from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
 

@@ -23,10 +23,10 @@ from autonomy_ctx.background import Urgent
 from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_standing
-from autonomy_ctx.items import fact as fact_module
-from autonomy_ctx.items.fact import FACT_KINDS, Fact, render_facts, standing_facts
-from autonomy_ctx.items.text_cache import count_cached_texts, forget_texts
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.language import fact as fact_module
+from autonomy_ctx.language.fact import FACT_KINDS, Fact, render_facts, standing_facts
+from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
+from autonomy_ctx.messages.tokens import TokenCounter
 
 SETTINGS = resolve_settings(ContextSummaryConfig(model=None), None)
 DAY = datetime(2026, 5, 2, 23, 30, tzinfo=UTC)

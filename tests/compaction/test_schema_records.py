@@ -11,6 +11,8 @@ from strategies import few, some
 from summary_models import NOON
 
 from autonomy_ctx import Message, SchemaSection, SummarySchema, ToolCall
+from autonomy_ctx.compaction.checks import ALSO_NAMED
+from autonomy_ctx.compaction.schema import READY_SCHEMAS
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
     allot,
@@ -20,8 +22,6 @@ from autonomy_ctx.compaction.schema_records import (
     read_reply,
     standing_text,
 )
-from autonomy_ctx.completion.summary_gate import ALSO_NAMED
-from autonomy_ctx.items.summary_schema import READY_SCHEMAS
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()

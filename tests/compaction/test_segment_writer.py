@@ -12,12 +12,12 @@ from summary_models import NOON, ScriptedModel
 
 from autonomy_ctx import Message
 from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
-from autonomy_ctx.completion.summary_gate import ALSO_NAMED
-from autonomy_ctx.items.fact import Fact
-from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
+from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from strategies import histories, may_cut, pairs, some
 
 from autonomy_ctx import ChatRole, Message
-from autonomy_ctx.compaction.strategies import (
+from autonomy_ctx.containers.context import Context
+from autonomy_ctx.containers.strategies import (
     ClearToolResults,
     Compact,
     Pipeline,
     SummarizeOldest,
     TruncateOldest,
 )
-from autonomy_ctx.containers.context import Context
-from autonomy_ctx.items.cuts import orphaned_results, validate_tool_pairing
+from autonomy_ctx.messages.cuts import orphaned_results, validate_tool_pairing
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 limits = st.integers(1, 12)

@@ -9,7 +9,7 @@ import pytest
 
 from autonomy_ctx import Message, ToolCall
 from autonomy_ctx.compaction.facts import changes_from_lines
-from autonomy_ctx.items.fact import Fact, FactKind, read_fact_line
+from autonomy_ctx.language.fact import Fact, FactKind, read_fact_line
 from autonomy_ctx.memory.store import Entry
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)

@@ -13,7 +13,8 @@ SCRIPT = """
 import json, sys, threading
 import anyio
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.items import fact_clauses, phrases
+from autonomy_ctx.language import fact_clauses
+from autonomy_ctx.language import phrases
 from autonomy_ctx.testing import ScriptedModel
 
 CUES, PHRASES = fact_clauses._cue_table.__wrapped__.__code__, phrases.PhraseTable.__init__.__code__

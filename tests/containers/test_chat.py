@@ -16,8 +16,8 @@ import pytest
 from autonomy_ctx import ImageContent, InvalidMessage, Message
 from autonomy_ctx.containers.chat import ChatContext, OverLimit
 from autonomy_ctx.errors import ConflictingMessage, LimitNotMet, SummaryFailed
-from autonomy_ctx.items import AgentHandoff, DirectMessage, Segment, Summary
-from autonomy_ctx.items.wire import Item, from_dict
+from autonomy_ctx.messages import AgentHandoff, DirectMessage, Segment, Summary
+from autonomy_ctx.messages.wire import Item, from_dict
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock, numbered_ids
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from autonomy_ctx import ChatRole, Message
 from autonomy_ctx.containers.chat import ChatContext
-from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.messages import AgentConfigUpdate, AgentHandoff
 from autonomy_ctx.testing import ScriptedModel
 
 

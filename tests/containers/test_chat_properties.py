@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from formats.rules import google_rules, openai_rules
+from formats.rules_anthropic import anthropic_rules
 from hypothesis import given
 from hypothesis import strategies as st
-from items.formats.rules import google_rules, openai_rules
-from items.formats.rules_anthropic import anthropic_rules
 from strategies import NOON, events, few, histories, messages, pairs, some, tangled_histories
 
 from autonomy_ctx import ChatRole, Message
 from autonomy_ctx.containers.chat import ChatContext
 from autonomy_ctx.containers.chat_export import as_google
-from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff
-from autonomy_ctx.items.wire import Item
+from autonomy_ctx.messages import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.messages.wire import Item
 from autonomy_ctx.testing import ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 

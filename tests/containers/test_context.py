@@ -17,7 +17,7 @@ from strategies import few, histories, messages, some
 from autonomy_ctx import Message, ToolCall
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage
-from autonomy_ctx.items.cuts import validate_tool_pairing
+from autonomy_ctx.messages.cuts import validate_tool_pairing
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 

@@ -3,7 +3,7 @@
 Where the document leaves something out with an ellipsis or a name of the reader's own, it is filled in.
 """
 
-# ruff: noqa: I001  # the examples import where they need a name
+# the examples import where they need a name
 from __future__ import annotations
 
 import json
@@ -151,7 +151,7 @@ def test_context_isolation() -> None:
 def test_compaction() -> None:
     from autonomy_ctx.containers.context import Context
     from autonomy_ctx.containers.runtime import Runtime
-    from autonomy_ctx.compaction.strategies import TruncateOldest
+    from autonomy_ctx.containers.strategies import TruncateOldest
 
     # Compact context by removing old messages
     runtime = Runtime(compact=TruncateOldest(max_messages=100))
@@ -160,7 +160,7 @@ def test_compaction() -> None:
     assert len(runtime.CTX["main"]) == 100
 
     # Or implement custom strategy
-    from autonomy_ctx.compaction.strategies import Compact
+    from autonomy_ctx.containers.strategies import Compact
 
     class SummarizeOldest(Compact):
         def compact(self, contexts: dict[str, Context]) -> dict[str, Context]:
@@ -321,7 +321,7 @@ def test_best_practices() -> None:
     ctx = no_context()  # Won't be saved
     ctx.user("secret")
 
-    from autonomy_ctx.compaction.strategies import TruncateOldest
+    from autonomy_ctx.containers.strategies import TruncateOldest
 
     ctx = get_context("main")
     ctx.extend(Message("user", str(number)) for number in range(200))

@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from strategies import few
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.strategies import TruncateOldest
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.containers.runtime import Runtime, get_runtime
+from autonomy_ctx.containers.strategies import TruncateOldest
 from autonomy_ctx.errors import ToolTimeout
 from autonomy_ctx.tools.tool import Tool, tool
 

@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.strategies import SummarizeOldest, TruncateOldest
 from autonomy_ctx.containers import runtime as module
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Runtime, get_context, get_runtime, no_context
+from autonomy_ctx.containers.strategies import SummarizeOldest, TruncateOldest
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 

@@ -23,7 +23,7 @@ PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 _SIGNED = re.compile(r"`(?:await )?(\w+)\(([^`]*)\)(?: -> [^`]*)?`")
 # What the site takes from the source: signature, docstring and members.
 _DIRECTIVE = re.compile(r"^::: ([\w.]+)\.(\w+)$", re.MULTILINE)
-# A file or a folder, as a page names it: `items/cuts.py`, `items/formats/`, or in a figure without marks.
+# A file or a folder, as a page names it: `messages/cuts.py`, `tools/builtin/`, or in a figure without marks.
 _PATH = re.compile(r"(?:(?<=`)|(?<= ))((?:[\w.]+/)*(?:[\w.*<>]+\.py|[\w.]+/(?=`)))")
 _TEST = re.compile(r"`((?:tests|autonomy_ctx)/[\w/]+\.py)((?:::\w+)*)`")
 
@@ -163,18 +163,18 @@ def test_pages_for_contributors_name_only_files_that_exist(page: str) -> None:
 
 def test_the_rule_about_named_files_can_tell() -> None:
     text = (
-        "`memory/store.py`, `store.py`, `items/formats/`, `tests/items/`, `a/b.py::c`, agents/turn.py or/and"
+        "`memory/store.py`, `store.py`, `tools/builtin/`, `tests/tools/`, `a/b.py::c`, agents/turn.py or/and"
     )
     assert _PATH.findall(text) == [
         "memory/store.py",
         "store.py",
-        "items/formats/",
-        "tests/items/",
+        "tools/builtin/",
+        "tests/tools/",
         "a/b.py",
         "agents/turn.py",
     ]
-    assert [exists(path) for path in ("items/formats/", "tests/items/", "log.py")] == [True] * 3
-    assert [exists(path) for path in ("items/form/", "agents/equipment.py", "crew.py")] == [False] * 3
+    assert [exists(path) for path in ("tools/builtin/", "tests/tools/", "log.py")] == [True] * 3
+    assert [exists(path) for path in ("tools/built/", "agents/equipment.py", "crew.py")] == [False] * 3
 
 
 def test_every_promise_names_a_test_and_is_in_the_table_of_its_page() -> None:

@@ -23,8 +23,8 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.explain import RECORD_KIND
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection import diff_turns, inspect_turn, list_turns
-from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.catalog import PRICES, Price
 from autonomy_ctx.testing import ScriptedModel

@@ -152,7 +152,7 @@ def test_data_cannot_end_the_element_it_stands_in() -> None:
 
 
 def test_every_module_of_the_page_is_in_the_script() -> None:
-    folder = Path(__file__).parents[2] / "autonomy_ctx" / "server" / "inspector_page"
+    folder = Path(__file__).parents[2] / "autonomy_ctx" / "server" / "inspector" / "page"
     script = bundle_script()
     for path in folder.glob("*.js"):
         assert f"modules.{path.stem} = " in script

@@ -16,7 +16,7 @@ from inspector.stories import AGENT, CONVERSATION, SCOPE, run_beside, view_of, w
 from playwright.sync_api import Browser, Page, expect
 
 from autonomy_ctx import Agent, Memory
-from autonomy_ctx.server.inspector import InspectorAddress, inspector_server
+from autonomy_ctx.server.inspector.app import InspectorAddress, inspector_server
 from autonomy_ctx.testing import ScriptedModel
 
 MANY = 100_000

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import some
 
-from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.knowledge.documents import CHUNK_TOKENS, OVERLAP_TOKENS, chunks
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 
 PARAGRAPH = "The ferry leaves every twenty minutes. It is cheap. " * 6
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from strategies import any_text, json_values, some
 
 from autonomy_ctx.errors import InvalidPassage
-from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.knowledge import Passage
 from autonomy_ctx.knowledge.knowledge import (
     PASSAGES_PREAMBLE,
@@ -19,6 +18,7 @@ from autonomy_ctx.knowledge.knowledge import (
     render_passages,
     render_passages_async,
 )
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 
 
 def test_passages_texts_and_dicts_are_all_read() -> None:

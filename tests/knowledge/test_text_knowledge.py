@@ -18,9 +18,9 @@ from strategies import any_text, some
 
 from autonomy_ctx import Message, StoreBusy
 from autonomy_ctx.errors import InvalidDocument, KnowledgeError, SchemaTooNew, StoreCorrupt, StoreUnavailable
-from autonomy_ctx.items import Summary
 from autonomy_ctx.knowledge import TextKnowledge, text
 from autonomy_ctx.knowledge.documents import MAX_DOCUMENT_BYTES, Document
+from autonomy_ctx.messages import Summary
 from autonomy_ctx.testing import make_message
 
 FERRY = "The ferry to Cacilhas leaves every twenty minutes."

@@ -9,7 +9,6 @@ import pytest
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import make_draft
 from autonomy_ctx.memory.sqlite.log import (
     BLOCK_ROWS,
@@ -20,6 +19,7 @@ from autonomy_ctx.memory.sqlite.log import (
     read_head,
     read_rows,
 )
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import MAIN, make_message
 
 COUNT = 3 * BLOCK_ROWS + 7

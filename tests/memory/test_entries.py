@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.message import Message
 
 ENTRIES = [Entry(position, Message("user", f"said {position}")) for position in (3, 4, 7, 8)]
 COLUMNS = EntryColumns.of(ENTRIES)

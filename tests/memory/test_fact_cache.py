@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import StoreError
-from autonomy_ctx.items.fact import Fact, FactAction, FactChange, FactSource
+from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.facts import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore

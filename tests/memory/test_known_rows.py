@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import AutonomyCtxError
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import make_draft
 from autonomy_ctx.memory.sqlite.log import MAX_CACHED_ROWS, ConversationRow, ConversationRows, Transaction
 from autonomy_ctx.memory.sqlite.records import put_records
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import make_message
 
 NAMES = ("trip", "work", "fork")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from autonomy_ctx import Memory, Message
-from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import TURN_LOOKBACK
+from autonomy_ctx.messages import DirectMessage
 from autonomy_ctx.testing import make_message
 
 

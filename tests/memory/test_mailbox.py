@@ -15,9 +15,9 @@ from strategies import few, names
 
 from autonomy_ctx import InvalidMessage, Mailbox, Memory, MemoryHook, hook
 from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
-from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MAX_PENDING
+from autonomy_ctx.messages import DirectMessage
 from autonomy_ctx.testing import StoppedClock, make_message
 
 WORKER = Path(__file__).parent / "mail_worker.py"

@@ -21,9 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids, wire
-from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages import get_tool_result_id, get_tool_use_ids, wire
+from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK
 from autonomy_ctx.stores import ConversationInfo, Head
 from autonomy_ctx.testing import StoppedClock, make_message, numbered_ids
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidFact
-from autonomy_ctx.items.fact import Fact
+from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.profile import merge_profile
 from autonomy_ctx.memory.sqlite.store import SqliteStore

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message, recall
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.recall import index_conversation, spread_scores
 from autonomy_ctx.memory.recall_block import MAX_MESSAGE_TOKENS, MAX_PASSAGE_GAP, RecallHit, render_recall
 from autonomy_ctx.memory.term_index import MAX_INDEXED_MESSAGES
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.stores import IndexedMessageReader
 from benchmarks import recall as figures
 from benchmarks import recall_corpus

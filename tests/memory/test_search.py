@@ -23,8 +23,8 @@ from strategies import few, some
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
-from autonomy_ctx.items.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
-from autonomy_ctx.items.terms import STOP_WORDS
+from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
+from autonomy_ctx.language.terms import STOP_WORDS
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.search_text import QueryTerms, query_terms
 from autonomy_ctx.memory.sqlite import fulltext, search

@@ -15,9 +15,6 @@ from strategies import NOON, any_text, json_values, message_dicts, messages, som
 
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.items import Summary, wire
-from autonomy_ctx.items.stored_form import FORM, StoredRow, pack_form, shrink_source_form, unpack_form
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import (
     UnreadableRow,
     approximate_length,
@@ -32,6 +29,9 @@ from autonomy_ctx.memory.encoding import (
     to_microseconds,
 )
 from autonomy_ctx.memory.search_text import plain_body_text
+from autonomy_ctx.messages import Summary, wire
+from autonomy_ctx.messages.stored_form import FORM, StoredRow, pack_form, shrink_source_form, unpack_form
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import numbered_ids
 
 any_messages = messages | summaries() | message_dicts | stamped_dicts()

@@ -20,9 +20,9 @@ import pytest
 
 from autonomy_ctx import ImageContent, Memory, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import ConflictingMessage, StoredFormTooNew
-from autonomy_ctx.items import Segment, Summary, wire
 from autonomy_ctx.memory.encoding import coerce_message
 from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.messages import Segment, Summary, wire
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 
 DICT_ROWS = Path(__file__).with_name("dict_rows.sqlite")

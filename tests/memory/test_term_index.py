@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message
-from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.synonyms import related_stems
+from autonomy_ctx.language.stems import stem_term
+from autonomy_ctx.language.synonyms import related_stems
 from autonomy_ctx.memory.recall import index_conversation
 from autonomy_ctx.memory.recall_query import parse_query
 from autonomy_ctx.memory.store import IndexedMessage, Key

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import anyio
 from anyio.abc import SocketAttribute
-from items.formats.frames import frame, header
+from formats.frames import frame, header
 from models.model_server import Answer, ModelServer, Seen, as_json
 from models.provider_words import ALL, Asked, Bedrock, Say, Words, sse
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from items.formats.frames import event as frame
-from items.formats.rules import google_rules, openai_rules, responses_rules
-from items.formats.rules_anthropic import anthropic_rules, bedrock_rules
+from formats.frames import event as frame
+from formats.rules import google_rules, openai_rules, responses_rules
+from formats.rules_anthropic import anthropic_rules, bedrock_rules
 
 SIGNATURE = base64.b64encode(b"signed by the provider").decode()
 INPUT_TOKENS, OUTPUT_TOKENS = 900, 12

@@ -33,7 +33,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.base import ReplyFinished, TextDelta
+from autonomy_ctx.formats.base import ReplyFinished, TextDelta
 from autonomy_ctx.models.model import Model
 
 ASKED = [{"role": "user", "content": "What is the planted-word?"}]

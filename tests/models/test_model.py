@@ -25,9 +25,9 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
-from autonomy_ctx.items.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, Usage
-from autonomy_ctx.items.formats.outgoing import HIDDEN_RESULT
+from autonomy_ctx.formats.any_reply import has_calls, read_reply
+from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, Usage
+from autonomy_ctx.formats.outgoing import HIDDEN_RESULT
 from autonomy_ctx.models.model import Model, tool_spec
 from autonomy_ctx.models.providers import PROVIDERS
 

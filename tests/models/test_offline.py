@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import ChatContext, Memory, SummarizedHistorySection
-from autonomy_ctx.completion.summary_prompt import batch_prompt, merge_prompt, repair_prompt
-from autonomy_ctx.items import Segment, Summary
-from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, TextDelta
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.compaction.prompt import batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.formats.base import ModelReply, ReplyFinished, TextDelta
+from autonomy_ctx.messages import Segment, Summary
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.transcript import transcript
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.offline import NO_ANSWER, NO_QUESTION, OfflineModel
 from autonomy_ctx.tokens import TokenCounter

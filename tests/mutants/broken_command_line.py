@@ -96,21 +96,21 @@ MUTANTS = [
     ),
     Mutant(
         "an import of messages without ids stores none twice",
-        "items/formats/message_files.py",
+        "formats/message_files.py",
         "    said = json.dumps([index, form]",
         "    said = json.dumps([id(form), index, form]",
         TRANSFER,
     ),
     Mutant(
         "two conversations of an export with one title stay apart",
-        "items/formats/message_files.py",
+        "formats/message_files.py",
         "    taken.add(found)\n",
         "",
         TRANSFER,
     ),
     Mutant(
         "a line of JSON ends only at a line break",
-        "items/formats/message_files.py",
+        "formats/message_files.py",
         "        yield _TextLine(number, text)\n",
         '        for part in text.decode("utf-8", "replace").splitlines(True):\n'
         "            yield _TextLine(number, part.encode())\n",

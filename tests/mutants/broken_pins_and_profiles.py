@@ -118,9 +118,9 @@ MUTANTS = [
     ),
     Mutant(
         "a statement that is tied to a day is not for all conversations",
-        "items/profile_rules.py",
+        "language/profile_rules.py",
         "    if _TIED_PATTERN.search(text):\n        return None\n",
         "",
-        "tests/items/test_profile_rules.py",
+        "tests/language/test_profile_rules.py",
     ),
 ]

@@ -10,10 +10,10 @@ CONTRACT = "tests/postgres/test_stores.py"
 MUTANTS = [
     Mutant(
         "a word is found in other forms, as in SQLite",
-        "items/stems.py",
+        "language/stems.py",
         'not in "aeioulsz":',
         'not in "aeioulszn":',
-        "tests/items/test_stems.py",
+        "tests/language/test_stems.py",
     ),
     Mutant(
         "nothing that was deleted meanwhile gets into the index of PostgreSQL",

@@ -30,7 +30,7 @@ PROGRAMS = {
     "server": "from autonomy_ctx.server import http, inspector_app; http(port=0)",
     "postgres": "import psycopg_pool, autonomy_ctx.memory.postgres.store",
     "cli": "import sys; sys.argv[1:] = ['--version']; from autonomy_ctx.cli import main; main()",
-    "mcp": "import autonomy_ctx.tools.mcp_connection, autonomy_ctx.server.mcp_server",
+    "mcp": "import autonomy_ctx.tools.mcp_connection, autonomy_ctx.server.mcp.server",
 }
 ADAPTERS = {
     "agent-framework": "from autonomy_ctx.adapters.agent_framework import ContextProvider",

@@ -13,7 +13,7 @@ import psycopg
 import pytest_asyncio
 from anyio.lowlevel import checkpoint
 
-from autonomy_ctx.items.search_terms import IndexTerms
+from autonomy_ctx.language.search_terms import IndexTerms
 from autonomy_ctx.memory.postgres import search
 from autonomy_ctx.memory.postgres.search import IndexEntries, SearchScope
 from autonomy_ctx.memory.postgres.store import PostgresStore

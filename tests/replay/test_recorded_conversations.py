@@ -16,7 +16,7 @@ from strategies import some
 
 from autonomy_ctx import Agent, Memory, Model
 from autonomy_ctx.errors import UnknownConversation
-from autonomy_ctx.items.formats.message_files import InvalidLine, read_lines
+from autonomy_ctx.formats.message_files import InvalidLine, read_lines
 from autonomy_ctx.replay import RecordedConversation, read_conversation, read_conversation_file
 
 

@@ -19,7 +19,7 @@ from autonomy_ctx import (
     Message,
     SectionError,
 )
-from autonomy_ctx.items import wire
+from autonomy_ctx.messages import wire
 from autonomy_ctx.sections import Omission
 
 Filter = Callable[[dict[str, Any]], bool]

@@ -14,8 +14,8 @@ from autonomy_ctx import (
     Memory,
     SystemInstructionsSection,
 )
-from autonomy_ctx.items import DirectMessage
-from autonomy_ctx.items.transcript import nonce
+from autonomy_ctx.messages import DirectMessage
+from autonomy_ctx.messages.transcript import nonce
 from autonomy_ctx.testing import StoppedClock, make_message
 from autonomy_ctx.tokens import TokenCounter
 

@@ -23,8 +23,8 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction import Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest
-from autonomy_ctx.completion.summary_prompt import cached_batch_prompt, opening_of
-from autonomy_ctx.items import wire
+from autonomy_ctx.compaction.prompt import cached_batch_prompt, opening_of
+from autonomy_ctx.messages import wire
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import StoppedClock
 from autonomy_ctx.tokens import Price

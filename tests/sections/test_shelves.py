@@ -19,7 +19,7 @@ from autonomy_ctx import (
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.sections.queue_and_pool import (
     CATALOGUE_PREAMBLE,
     ITEM_PREAMBLE,

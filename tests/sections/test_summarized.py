@@ -34,9 +34,9 @@ from autonomy_ctx import (
     hook,
 )
 from autonomy_ctx.compaction import SummaryEvent
-from autonomy_ctx.completion.call import complete
 from autonomy_ctx.errors import NotPinned
-from autonomy_ctx.items import validate_tool_pairing
+from autonomy_ctx.messages import validate_tool_pairing
+from autonomy_ctx.models.call import complete
 
 SEED_METRICS = {
     "cache_hits",

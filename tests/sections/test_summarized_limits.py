@@ -19,12 +19,12 @@ from autonomy_ctx import (
     create_default_template,
 )
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, PendingDigest
-from autonomy_ctx.items import validate_tool_pairing
-from autonomy_ctx.items.digest import digest
-from autonomy_ctx.items.text_cache import count_cached_texts, forget_texts
+from autonomy_ctx.language.digest import digest
 from autonomy_ctx.memory.conversation_cache import make_store_key
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.messages import validate_tool_pairing
+from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 

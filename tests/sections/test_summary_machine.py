@@ -32,7 +32,7 @@ from autonomy_ctx import (
     ToolCall,
 )
 from autonomy_ctx.compaction import Background
-from autonomy_ctx.items import safe_cuts
+from autonomy_ctx.messages import safe_cuts
 from autonomy_ctx.testing import StoppedClock
 
 T = TypeVar("T")

@@ -22,11 +22,11 @@ from autonomy_ctx import (
     Worker,
 )
 from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.schema import READY_SCHEMAS
 from autonomy_ctx.compaction.segment_writer import SegmentWriter
-from autonomy_ctx.completion.summary_gate import ALSO_NAMED
-from autonomy_ctx.items.summary_schema import READY_SCHEMAS
 from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
 

@@ -14,7 +14,7 @@ from models.provider_server import ProviderServer, Step, providing
 from server.tenants import uvicorn_client
 
 from autonomy_ctx.server import openai_app
-from autonomy_ctx.server.openai_endpoint import OpenAIApp
+from autonomy_ctx.server.openai.endpoint import OpenAIApp
 
 KEY = "sk-of-the-client"
 CHAT = "/v1/chat/completions"

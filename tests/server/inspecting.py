@@ -10,9 +10,9 @@ import httpx
 
 from autonomy_ctx import Memory, Node
 from autonomy_ctx.server import inspector_server
-from autonomy_ctx.server.app import ActiveRequests
-from autonomy_ctx.server.limits import ServerLimits
-from autonomy_ctx.server.listener import run_server
+from autonomy_ctx.server.common.app import ActiveRequests
+from autonomy_ctx.server.common.limits import ServerLimits
+from autonomy_ctx.server.common.listener import run_server
 
 TRIP = {"agent": "helper", "scope": "ana", "conversation": "trip"}
 TOKEN = "a-token-for-tests"

@@ -14,9 +14,9 @@ import httpx
 from autonomy_ctx import Memory
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.items.formats.base import StreamEvent
+from autonomy_ctx.formats.base import StreamEvent
 from autonomy_ctx.server import http
-from autonomy_ctx.server.http import HttpServer
+from autonomy_ctx.server.node.http import HttpServer
 
 ASK = "/agents/assistant"
 

@@ -36,8 +36,8 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.server import http
-from autonomy_ctx.server.app import BODY_LIMIT, HealthState
-from autonomy_ctx.server.listener import listen
+from autonomy_ctx.server.common.app import BODY_LIMIT, HealthState
+from autonomy_ctx.server.common.listener import listen
 from autonomy_ctx.testing import ScriptedModel, StoppedClock
 
 ROOT = Path(__file__).parent.parent.parent

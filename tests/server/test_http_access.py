@@ -11,7 +11,7 @@ import pytest
 from server.serving import ASK, Served, error_of, served
 
 from autonomy_ctx.server import http
-from autonomy_ctx.server.auth import AccessPolicy
+from autonomy_ctx.server.common.auth import AccessPolicy
 from autonomy_ctx.testing import ScriptedModel
 from autonomy_ctx.validation import is_loopback
 

@@ -19,8 +19,8 @@ from strategies import some
 from autonomy_ctx import Agent, TextDelta
 from autonomy_ctx.agents.reply import AgentStream
 from autonomy_ctx.server import http
-from autonomy_ctx.server.errors import YIELD_BYTES, encode_json, encode_large_json
-from autonomy_ctx.server.limits import ServerLimits
+from autonomy_ctx.server.common.errors import YIELD_BYTES, encode_json, encode_large_json
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # Long enough that only a fault reaches it.

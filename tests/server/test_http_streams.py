@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from server.serving import ASK, Hanging, Piecewise, events_of, served
 
 from autonomy_ctx import Model, ToolCall, tool
-from autonomy_ctx.items.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, ThinkingDelta
-from autonomy_ctx.items.message import TextContent
-from autonomy_ctx.server.events import encode_frame
+from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, ThinkingDelta
+from autonomy_ctx.messages.message import TextContent
+from autonomy_ctx.server.common.events import encode_frame
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 STREAM = {"message": "hello", "stream": True}

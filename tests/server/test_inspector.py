@@ -25,7 +25,7 @@ from autonomy_ctx.inspection import (
     read_messages,
 )
 from autonomy_ctx.server import http, inspector_app
-from autonomy_ctx.server import inspector as inspector_module
+from autonomy_ctx.server.inspector import app as inspector_module
 from autonomy_ctx.testing import ScriptedModel
 
 

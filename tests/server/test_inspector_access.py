@@ -14,7 +14,7 @@ from server.serving import error_of
 
 from autonomy_ctx import Agent, Memory, Message, Node
 from autonomy_ctx.server import InspectorAddress, inspector_server
-from autonomy_ctx.server import inspector as inspector_module
+from autonomy_ctx.server.inspector import app as inspector_module
 from autonomy_ctx.testing import ScriptedModel
 
 PLACE = {"scope": "ana", "conversation": "trip"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx.items.text_cache import forget_texts
-from autonomy_ctx.server.openai_bodies import BODIES, MAX_PIECES, BodyDecoder
+from autonomy_ctx.messages.text_cache import forget_texts
+from autonomy_ctx.server.openai.bodies import BODIES, MAX_PIECES, BodyDecoder
 
 TEXTS = st.sampled_from(["", "a", 'say "so"', "日本", "\ud800", "}]", "1"]) | st.text(max_size=4)
 VALUES = st.recursive(

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.engine import ContextEngine
-from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.message import ChatRole, TextContent, ToolCall
-from autonomy_ctx.server.openai_conversations import Conversations, Exchange
-from autonomy_ctx.server.openai_history import (
+from autonomy_ctx.formats.base import ModelReply
+from autonomy_ctx.formats.openai import OpenAIFormat
+from autonomy_ctx.messages.message import ChatRole, TextContent, ToolCall
+from autonomy_ctx.server.openai.conversations import Conversations, Exchange
+from autonomy_ctx.server.openai.history import (
     HistoryMessage,
     Placement,
     chain_ids,
     fingerprint,
     place_history,
 )
-from autonomy_ctx.server.openai_requests import ChatCompletions, UpstreamAnswer
+from autonomy_ctx.server.openai.requests import ChatCompletions, UpstreamAnswer
 
 ROLES = {"u": ChatRole.USER, "a": ChatRole.ASSISTANT, "t": ChatRole.TOOL}
 

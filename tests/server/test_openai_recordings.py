@@ -21,7 +21,7 @@ from models.provider_words import Call, OpenAI, Responses, Say, sse
 from server.tenants import uvicorn_client
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.server import openai_app
 
 FOLDER = Path(__file__).parent / "recorded"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.server.prometheus import prometheus_text
+from autonomy_ctx.server.common.prometheus import prometheus_text
 
 _UNESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 

@@ -27,8 +27,8 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
-from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.knowledge import TextKnowledge
+from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.sections import Omission
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template import BudgetReport, Cut

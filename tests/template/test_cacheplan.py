@@ -21,10 +21,10 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     ToolCall,
 )
-from autonomy_ctx.items import Segment, Summary
-from autonomy_ctx.items.formats.anthropic import AnthropicFormat
-from autonomy_ctx.items.formats.base import RequestOptions
-from autonomy_ctx.items.formats.bedrock import BedrockFormat
+from autonomy_ctx.formats.anthropic import AnthropicFormat
+from autonomy_ctx.formats.base import RequestOptions
+from autonomy_ctx.formats.bedrock import BedrockFormat
+from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.sections.section import SectionKind
 from autonomy_ctx.template import SectionReport
 from autonomy_ctx.template.cache_order import (

@@ -28,7 +28,7 @@ from autonomy_ctx import (
     ToolCall,
     create_default_template,
 )
-from autonomy_ctx.items import wire
+from autonomy_ctx.messages import wire
 from autonomy_ctx.template import Origin, SharedPrefix
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 from autonomy_ctx.tokens import Calibration, TokenCounter

@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
+from formats.golden_conversation import RICH, TOOLS, any_history
+from formats.sdk import openai_takes, really, responses_takes
+from formats.test_anthropic import conforming
+from formats.test_bedrock import official, service
 from hypothesis import given
-from items.formats.golden_conversation import RICH, TOOLS, any_history
-from items.formats.sdk import openai_takes, really, responses_takes
-from items.formats.test_anthropic import conforming
-from items.formats.test_bedrock import official, service
 from models.provider_server import ProviderServer, providing
 from models.provider_words import ALL, SIGNATURE, Call, Say
 from strategies import NOON, some
@@ -34,10 +34,10 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items import Segment, Summary
-from autonomy_ctx.items.formats.base import RequestOptions
-from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.google import GoogleFormat
+from autonomy_ctx.formats.base import RequestOptions
+from autonomy_ctx.formats.bedrock import BedrockFormat
+from autonomy_ctx.formats.google import GoogleFormat
+from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.template.composed import ComposedContext
 
 OPTIONS = RequestOptions(tools=TOOLS)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from strategies import few, names
 
 from autonomy_ctx import BudgetExceeded, InvalidMessage, Mailbox, Memory, Message, ToolCall
-from autonomy_ctx.items import DirectMessage
-from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 from autonomy_ctx.knowledge import InProcessVectorStore
+from autonomy_ctx.messages import DirectMessage
+from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.tasks import (
     EventBus,
     EventBusContextSource,

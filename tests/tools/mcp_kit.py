@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from autonomy_ctx.items.message import Message, ToolCall
+from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.tools import McpServer, mcp_server
 from autonomy_ctx.tools.run import run_calls
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import InvalidArguments
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.tool import Tool, tool
 

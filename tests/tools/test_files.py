@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import FileRefused
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.builtin.files import Visibility, filesystem_tools, matches
 from autonomy_ctx.tools.builtin.sandbox import read_bytes, write_bytes
 from autonomy_ctx.tools.run import run_calls

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import ContextItem, ContextPool
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.builtin.lookup import _list_newest, read_context_item
 from autonomy_ctx.tools.run import CallOutcome, run_calls
 

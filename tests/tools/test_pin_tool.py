@@ -9,8 +9,8 @@ import pytest
 from agents.kit import call, calls
 
 from autonomy_ctx import Agent, Memory, Message
-from autonomy_ctx.items.events import MAIL_EXTRA_KEY
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.events import MAIL_EXTRA_KEY
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.testing import ScriptedModel, make_message
 from autonomy_ctx.tools.builtin.pins import pin_message
 from autonomy_ctx.tools.run import run_calls

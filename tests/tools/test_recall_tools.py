@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.memory.encoding import RESULT_LIMIT
 from autonomy_ctx.memory.page import PAGE_CHARACTERS
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.testing import make_message
 from autonomy_ctx.tools import recall_tools
 from autonomy_ctx.tools.run import run_calls

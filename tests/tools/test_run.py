@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import ContextItem, ContextPool, ImageContent, Memory, Message, TextContent
 from autonomy_ctx.errors import InvalidTool, ToolTimeout
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input, open_questions
 from autonomy_ctx.tools.output import IMAGE_LIMIT, MAX_IMAGES, OUTPUT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, run_calls

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import FrameworkInstructionsSection, Memory
 from autonomy_ctx.errors import SubagentError
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.builtin.subagents import StartedSubagent, Subagents, subagent_tools
 from autonomy_ctx.tools.run import CallOutcome, run_calls
 

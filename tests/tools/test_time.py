@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.messages.message import ToolCall
 from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
 from autonomy_ctx.tools.run import run_calls
 

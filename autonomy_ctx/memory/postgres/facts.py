@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,

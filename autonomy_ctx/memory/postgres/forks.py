@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from autonomy_ctx.items.folding import FOLDING_VERSION
+from autonomy_ctx.language.folding import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
 from autonomy_ctx.memory.postgres.facts import insert_ended_facts, read_forkable_facts

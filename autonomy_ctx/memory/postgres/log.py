@@ -15,7 +15,6 @@ import anyio.lowlevel
 import psycopg
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import (
     UnreadableRow,
     check_complete,
@@ -24,6 +23,7 @@ from autonomy_ctx.memory.encoding import (
     to_microseconds,
 )
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
+from autonomy_ctx.messages.message import ChatRole
 
 # Longer texts are in an index by their beginning and a digest: PostgreSQL indexes at most 2,704 bytes.
 MAX_INDEXED_BYTES = 250

@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 
-from autonomy_ctx.items.message import from_microseconds
 from autonomy_ctx.memory.encoding import decode_segment
 from autonomy_ctx.memory.outline import (
     SEGMENT_OUTLINE,
@@ -22,6 +21,7 @@ from autonomy_ctx.memory.outline import (
 )
 from autonomy_ctx.memory.postgres.log import find_conversation
 from autonomy_ctx.memory.store import MAX_POSITION, Key
+from autonomy_ctx.messages.message import from_microseconds
 
 # A fork has its messages in the rows of several conversations, an ordinary one has no row in `shared_range`.
 _SELECT_MARKS = f"""

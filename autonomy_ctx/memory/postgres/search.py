@@ -18,10 +18,10 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from autonomy_ctx.items.folding import FOLDING_VERSION
-from autonomy_ctx.items.search_terms import FoldedTerms, IndexTerms, index_terms
-from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.terms import BM25_B, BM25_K1
+from autonomy_ctx.language.folding import FOLDING_VERSION
+from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, index_terms
+from autonomy_ctx.language.stems import stem_term
+from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest

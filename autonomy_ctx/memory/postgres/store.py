@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline

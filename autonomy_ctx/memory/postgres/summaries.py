@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from autonomy_ctx.errors import NotPinned
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import (
     SEGMENT_COLUMNS,
     UnreadableRow,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from autonomy_ctx.items.fact import Fact, FactChange, FactState, fact_id, fact_number
+from autonomy_ctx.language.fact import Fact, FactChange, FactState, fact_id, fact_number
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (

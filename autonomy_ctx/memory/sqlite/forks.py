@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from autonomy_ctx.items.folding import FOLDING_VERSION
+from autonomy_ctx.language.folding import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_forkable_facts

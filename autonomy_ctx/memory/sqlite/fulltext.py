@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.search_terms import FORM_MARK, IndexTerms, index_terms
-from autonomy_ctx.items.terms import fts_or_query
+from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, index_terms
+from autonomy_ctx.language.terms import fts_or_query
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms
 
 _CREATE_TERMS = """

@@ -15,7 +15,6 @@ from operator import itemgetter
 from typing import Any
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.message import USER
 from autonomy_ctx.memory.encoding import (
     UnreadableRow,
     check_complete,
@@ -39,6 +38,7 @@ from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.sqlite.vectors import delete_vectors
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
+from autonomy_ctx.messages.message import USER
 
 # The rows of conversations that a writer keeps, of about 300 bytes each.
 MAX_CACHED_ROWS = 1024

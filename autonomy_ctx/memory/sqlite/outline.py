@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from autonomy_ctx.items.message import from_microseconds
 from autonomy_ctx.memory.encoding import decode_segment
 from autonomy_ctx.memory.outline import (
     SEGMENT_OUTLINE,
@@ -21,6 +20,7 @@ from autonomy_ctx.memory.outline import (
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import find_conversation
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import from_microseconds
 
 # Each half ends at the first row that it finds, and the second is asked only when the first has none.
 _SELECT_MARK = """

@@ -13,8 +13,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.folding import FOLDING_VERSION
-from autonomy_ctx.items.search_terms import IndexTerms, index_terms
+from autonomy_ctx.language.folding import FOLDING_VERSION
+from autonomy_ctx.language.search_terms import IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_text import QueryTerms, row_text
 from autonomy_ctx.memory.sqlite import fulltext

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from autonomy_ctx.errors import NotPinned
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autonomy_ctx.errors import InvalidArguments
-from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 

@@ -10,8 +10,8 @@ import anyio.to_thread
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView, render_catalogue
 from autonomy_ctx.errors import UnknownItem
-from autonomy_ctx.items.json_values import encode_json_text
 from autonomy_ctx.knowledge.knowledge import TOOL_NAME, search_function
+from autonomy_ctx.messages.json_values import encode_json_text
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
 

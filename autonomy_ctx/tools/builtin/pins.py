@@ -12,10 +12,10 @@ from typing import Any
 
 from autonomy_ctx.compaction.view import render_pin, select_pins
 from autonomy_ctx.errors import InvalidPin
-from autonomy_ctx.items.events import mail_id
-from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Pin, make_key
+from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.sections.section import PinningSection
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
-from autonomy_ctx.items.message import now
+from autonomy_ctx.messages.message import now
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 TimeTool: TypeAlias = Tool[[], Coroutine[Any, Any, str]]

@@ -1,1 +1,0 @@
-"""Calls of any model, the prompt of a summary, and the checks of its answer."""

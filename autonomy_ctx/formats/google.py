@@ -1,0 +1,428 @@
+"""Google's generateContent, for the Gemini API and Vertex: requests, whole replies and streamed replies.
+Each event of a stream has the shape of a small whole reply, so one reader serves both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from autonomy_ctx.formats.base import (
+    DEFAULT_REQUEST_OPTIONS,
+    GOOGLE,
+    CallStarted,
+    ModelReply,
+    RequestOptions,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+    WireRequest,
+    signature_of,
+    tag_signature,
+)
+from autonomy_ctx.formats.incoming import (
+    PartBuilder,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    failure_reason,
+    stream_error,
+)
+from autonomy_ctx.formats.outgoing import (
+    INSTRUCTION_ROLES,
+    ToolNames,
+    arguments_object,
+    build_request,
+    closing_text,
+    empty_message_text,
+    encode_image,
+    google_tool_name,
+    image_note,
+    message_text,
+    note_omission,
+    opening_text,
+    repair_messages,
+    tool_specs,
+    wire_tool_name,
+    wire_tool_names,
+)
+from autonomy_ctx.formats.thinking import drop_refused
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import (
+    ChatRole,
+    ImageContent,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    new_id,
+)
+
+# Under this name a call keeps the signature that must go back with it.
+THOUGHT_SIGNATURE = "thought_signature"
+_REFUSAL_REASONS = (
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+)
+_STOP_REASONS = {"STOP": "end", "MAX_TOKENS": "length"} | dict.fromkeys(_REFUSAL_REASONS, "refused")
+
+
+class GoogleReader:
+    """Puts a stream's pieces together."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._pieces = PartBuilder()
+        self._calls: list[ToolCall] = []
+        self._stop: str | None = None
+        self._usage: Mapping[str, Any] = EMPTY
+        self._metadata: dict[str, str] = {}
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+        """What one event says; an error in the middle of a stream is raised."""
+        if data.get("error"):
+            raise stream_error(data["error"])
+        return self.add_body(data)
+
+    def add_body(self, body: Mapping[str, Any]) -> list[StreamEvent]:
+        """Note what one response, whole or a piece, says."""
+        for name in ("responseId", "modelVersion"):
+            if as_nonempty_text(body.get(name)):
+                self._metadata[name] = body[name]
+        self._usage = as_mapping(body.get("usageMetadata")) or self._usage
+        self._stop = failure_reason(body) or self._stop
+        if as_nonempty_text(as_mapping(body.get("promptFeedback")).get("blockReason")):
+            self._stop = "refused"
+        events: list[StreamEvent] = []
+        for candidate in as_mappings(body.get("candidates"))[:1]:
+            reason = as_nonempty_text(candidate.get("finishReason"))
+            self._stop = _STOP_REASONS.get(reason, reason) if reason else self._stop
+            for part in as_mappings(as_mapping(candidate.get("content")).get("parts")):
+                events += self._part(part)
+        return events
+
+    def finish(self) -> ModelReply:
+        """The reply, with what came when the stream ended too early."""
+        stop = "tools" if self._stop == "end" and self._calls else self._stop
+        return ModelReply(
+            parts=self._pieces.parts,
+            tool_calls=tuple(self._calls),
+            stop=stop,
+            usage=_usage(self._usage),
+            model=self._metadata.get("modelVersion"),
+            id=self._metadata.get("responseId"),
+        )
+
+    def _part(self, part: Mapping[str, Any]) -> list[StreamEvent]:
+        piece, signature = as_text(part.get("text")), as_nonempty_text(part.get("thoughtSignature"))
+        mark = tag_signature(GOOGLE, signature) if signature else None
+        called, image = as_mapping(part.get("functionCall")), as_mapping(part.get("inlineData"))
+        if called:
+            call = self._call(called, signature)
+            return [CallStarted(call.id, call.name)]
+        if part.get("thought"):
+            self._pieces.add_thought(piece, mark)
+            return [ThinkingDelta(piece)] if piece else []
+        if piece:
+            self._pieces.add_text(piece)
+        elif image and as_nonempty_text(image.get("data")):
+            kind = as_text(image.get("mimeType")) or "image/png"
+            self._pieces.add_image(ImageContent(f"data:{kind};base64,{image['data']}"))
+        if mark:
+            # A text has no place for it, so it follows as a thought without words.
+            self._pieces.add_thought("", mark)
+        return [TextDelta(piece)] if piece else []
+
+    def _call(self, called: Mapping[str, Any], signature: str | None) -> ToolCall:
+        arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
+        extra = {THOUGHT_SIGNATURE: signature} if signature else EMPTY
+        # Older models give no id, and results are paired by it.
+        call_id = as_nonempty_text(called.get("id")) or self._new_id()
+        self._calls.append(ToolCall(call_id, as_text(called.get("name")), arguments, extra))
+        return self._calls[-1]
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=as_count(usage.get("promptTokenCount")) + as_count(usage.get("toolUsePromptTokenCount")),
+        cached_tokens=as_count(usage.get("cachedContentTokenCount")),
+        output_tokens=as_count(usage.get("candidatesTokenCount")) + as_count(usage.get("thoughtsTokenCount")),
+    )
+
+
+# What Google's guide says to send with a call that another model made.
+SKIP_SIGNATURE_CHECK = "skip_thought_signature_validator"
+_BASE64_PATTERN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_URL_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
+_IMAGE_SUBTYPES = {"png": "png", "gif": "gif", "webp": "webp", "heic": "heic", "heif": "heif", "bmp": "bmp"}
+
+GooglePart: TypeAlias = dict[str, Any]
+
+
+def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
+    """What a user said."""
+    parts: list[GooglePart] = []
+    for part in message.parts:
+        if isinstance(part, TextContent) and part.text:
+            parts.append({"text": part.text})
+        elif isinstance(part, ImageContent):
+            parts.append(_image_part(part, repairs))
+    return parts
+
+
+def model_parts(
+    message: Message, names: ToolNames, repairs: list[str], *, signatures_required: bool
+) -> list[GooglePart]:
+    """What a model said and called."""
+    parts: list[GooglePart] = []
+    for part in message.parts:
+        if isinstance(part, ThinkingContent):
+            _append_thought(part, parts)
+        elif isinstance(part, ImageContent):
+            parts.append(_image_part(part, repairs))
+        elif part.text:
+            parts.append({"text": part.text})
+    for number, call in enumerate(message.tool_calls):
+        name = google_tool_name(wire_tool_name(call.name, names, repairs))
+        called = {"id": call.id, "name": name, "args": arguments_object(call, repairs)}
+        written: GooglePart = {"functionCall": called}
+        signature = _call_signature(call, repairs)
+        if signature is None and signatures_required and number == 0:
+            repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
+            signature = SKIP_SIGNATURE_CHECK
+        parts.append(written | {"thoughtSignature": signature} if signature else written)
+    return parts
+
+
+def _append_thought(part: ThinkingContent, parts: list[GooglePart]) -> None:
+    """Write a thought down, unless another provider signed it."""
+    signature = signature_of(GOOGLE, part.signature)
+    if signature is None and part.signature is not None:
+        return
+    if part.text:
+        thought: GooglePart = {"text": part.text, "thought": True}
+        parts.append(thought | {"thoughtSignature": signature} if signature else thought)
+    elif signature and parts and not parts[-1].keys() & {"thought", "thoughtSignature"}:
+        # It came with that part and goes back with it.
+        parts[-1]["thoughtSignature"] = signature
+    elif signature:
+        parts.append({"text": "", "thoughtSignature": signature})
+
+
+def function_response(
+    message: Message, name: str, pending: list[GooglePart], repairs: list[str]
+) -> GooglePart:
+    """The result of the call of that name; images, which have no place in it, are added to `pending`."""
+    parts = user_parts(message, repairs)
+    text = "\n".join(part["text"] for part in parts if "text" in part)
+    images = [part for part in parts if "text" not in part]
+    if images:
+        pending += [{"text": f"The result of call {message.tool_call_id} shows:"}, *images]
+    answer = {"error" if message.is_error else "output": text}
+    return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": answer}}
+
+
+def _image_part(image: ImageContent, repairs: list[str]) -> GooglePart:
+    encoded = encode_image(image)
+    if encoded is not None and encoded.data:
+        return {"inlineData": {"mimeType": encoded.media_type, "data": encoded.data}}
+    if _URL_PATTERN.fullmatch(image.image):
+        ending = image.image.partition("?")[0].rpartition(".")[2].lower()
+        # A type must be given; most pictures are JPEG.
+        return {
+            "fileData": {"mimeType": f"image/{_IMAGE_SUBTYPES.get(ending, 'jpeg')}", "fileUri": image.image}
+        }
+    return {"text": image_note(image, "of this kind", repairs)}
+
+
+def _call_signature(call: ToolCall, repairs: list[str]) -> str | None:
+    signature = call.extra.get(THOUGHT_SIGNATURE)
+    if signature is None:
+        return None
+    if (
+        isinstance(signature, str)
+        and _BASE64_PATTERN.fullmatch(signature)
+        and len(signature.rstrip("=")) % 4 != 1
+    ):
+        return signature
+    repairs.append(f"the thought signature of call {call.id!r} is not base64: left out")
+    return None
+
+
+_SIGNATURE_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
+
+
+class GoogleContents(NamedTuple):
+    """The contents, and the text of the system instruction if there is one."""
+
+    contents: list[dict[str, Any]]
+    system: str | None
+
+
+class GoogleFormat:
+    """generateContent, of the Gemini API and of Vertex."""
+
+    name = "google"
+
+    def __init__(self, *, new_id: Callable[[], str] = new_id) -> None:
+        self._new_id = new_id
+
+    def request(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
+    ) -> WireRequest:
+        """A request that the provider takes; it caches prefixes by itself."""
+        repairs: list[str] = []
+        names = wire_tool_names(request_options.tools)
+        made = google_contents(
+            drop_refused(messages, GOOGLE),
+            repairs,
+            names=names,
+            signatures_required=requires_signatures(model),
+            answered_call_ids=request_options.answered_call_ids,
+        )
+        body: dict[str, Any] = {"contents": made.contents}
+        if made.system:
+            body["systemInstruction"] = {"parts": [{"text": made.system}]}
+        if request_options.tools:
+            body["tools"] = [{"functionDeclarations": _declarations(request_options.tools, names, repairs)}]
+        body |= request_options.options
+        if request_options.max_tokens is not None:
+            configured = request_options.options.get("generationConfig") or {}
+            body["generationConfig"] = {"maxOutputTokens": request_options.max_tokens, **configured}
+        place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
+        verb = "streamGenerateContent?alt=sse" if request_options.stream else "generateContent"
+        return build_request(f"/{place}:{verb}", body, repairs)
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+        reader = self.reader()
+        reader.add_body(body)
+        return reader.finish()
+
+    def reader(self) -> GoogleReader:
+        """For a streamed response."""
+        return GoogleReader(self._new_id)
+
+
+def requires_signatures(model: str) -> bool:
+    """Whether the name is that of a model that refuses calls without a thought signature."""
+    return bool(_SIGNATURE_MODELS.search(model.lower()))
+
+
+def google_contents(
+    messages: Sequence[Message],
+    repairs: list[str],
+    *,
+    names: ToolNames | None = None,
+    thought_signatures: Mapping[str, str | bytes] | None = None,
+    signatures_required: bool = False,
+    answered_call_ids: Collection[str] = (),
+) -> GoogleContents:
+    """Messages as contents; `repairs` lists what was repaired.
+
+    `thought_signatures`, by call id, are used for calls that carry none themselves.
+    """
+    ready = repair_messages(
+        [_add_signatures(message, thought_signatures or {}) for message in messages],
+        answered_call_ids=answered_call_ids,
+    )
+    repairs += ready.repairs
+    names = names or ToolNames(())
+    system: list[str] = []
+    turns: list[tuple[str, list[GooglePart]]] = []
+    # Images of results come after all results of the same calls.
+    pending: list[GooglePart] = []
+    called: dict[str | None, str] = {}
+    for message in ready.messages:
+        if message.role is ChatRole.TOOL:
+            turns.append(
+                ("user", [function_response(message, called[message.tool_call_id], pending, repairs)])
+            )
+            continue
+        if pending:
+            turns.append(("user", pending))
+            pending = []
+        if message.role is ChatRole.USER:
+            said = user_parts(message, repairs)
+            turns.append(("user", said or [{"text": empty_message_text(message, repairs)}]))
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
+            system += [text] if text else []
+        else:
+            called = {call.id: google_tool_name(names.wire_name(call.name)) for call in message.tool_calls}
+            told = model_parts(message, names, repairs, signatures_required=signatures_required)
+            turns.append(("model", told))
+            if not told:
+                note_omission(message, repairs)
+    contents = _alternate_turns([*turns, ("user", pending)], repairs)
+    if not contents or contents[0]["role"] == "model":
+        contents.insert(0, {"role": "user", "parts": [{"text": opening_text(repairs)}]})
+    if contents[-1]["role"] == "model":
+        contents.append({"role": "user", "parts": [{"text": closing_text(repairs)}]})
+    return GoogleContents(contents, "\n\n".join(system) or None)
+
+
+def _alternate_turns(
+    turns: Sequence[tuple[str, list[GooglePart]]], repairs: list[str]
+) -> list[dict[str, Any]]:
+    contents = _merge_turns(turns)
+    kept = [turn for turn in contents if not all(part.get("thought") for part in turn["parts"])]
+    if len(kept) < len(contents):
+        repairs.append("thinking that no answer follows: left out")
+    return _merge_turns([(turn["role"], turn["parts"]) for turn in kept])
+
+
+def _merge_turns(turns: Sequence[tuple[str, list[GooglePart]]]) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = []
+    for role, parts in turns:
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": list(parts)})
+    return contents
+
+
+def _declarations(
+    tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
+) -> list[dict[str, Any]]:
+    """Tools with their schemas as JSON Schema: the older field knows only a part of it."""
+    return [
+        {
+            "name": google_tool_name(spec.name),
+            "description": spec.description,
+            "parametersJsonSchema": spec.parameters,
+        }
+        for spec in tool_specs(tools, names, repairs)
+    ]
+
+
+def _add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
+    """The message with the signatures that are known for its calls."""
+    if not signatures or not any(call.id in signatures for call in message.tool_calls):
+        return message
+    calls = []
+    for call in message.tool_calls:
+        found = signatures.get(call.id or "")
+        if found is not None and THOUGHT_SIGNATURE not in call.extra:
+            text = b64encode(found).decode() if isinstance(found, bytes) else found
+            call = replace(call, extra={**call.extra, THOUGHT_SIGNATURE: text})
+        calls.append(call)
+    return replace(message, tool_calls=tuple(calls))

@@ -1,0 +1,511 @@
+"""OpenAI's Responses API: requests, whole replies and streamed replies. Reasoning items are kept with
+their encrypted content and sent back with the calls they belong to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autonomy_ctx.formats.base import (
+    DEFAULT_REQUEST_OPTIONS,
+    RESPONSES,
+    CallStarted,
+    ModelReply,
+    RequestOptions,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+    WireRequest,
+    signature_of,
+    tag_signature,
+)
+from autonomy_ctx.formats.incoming import (
+    PartBuilder,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    failure_reason,
+    stream_error,
+)
+from autonomy_ctx.formats.openai import image_url, resolve_reasoning
+from autonomy_ctx.formats.outgoing import (
+    INSTRUCTION_ROLES,
+    ToolNames,
+    arguments_json,
+    build_request,
+    empty_message_text,
+    image_note,
+    mark_error,
+    message_text,
+    note_omission,
+    opening_text,
+    repair_messages,
+    replace_json_surrogates,
+    tool_specs,
+    wire_tool_name,
+    wire_tool_names,
+)
+from autonomy_ctx.formats.thinking import drop_refused
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import (
+    ChatRole,
+    ImageContent,
+    Message,
+    Part,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    new_id,
+)
+
+# Under this name a call keeps the reasoning that came between it and the call before.
+REASONING_ITEMS = "reasoning_items"
+_INCOMPLETE_REASONS = {"max_output_tokens": "length", "content_filter": "refused"}
+_FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+
+
+def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
+    """What a whole response says."""
+    pieces = PartBuilder()
+    calls: list[ToolCall] = []
+    between: list[Mapping[str, Any]] = []
+    refused = False
+    for item in as_mappings(body.get("output")):
+        match item.get("type"):
+            case "message":
+                for part in as_mappings(item.get("content")):
+                    refused = refused or part.get("type") == "refusal"
+                    pieces.add_text(as_text(part.get("text")) or as_text(part.get("refusal")))
+            case "reasoning" if not calls:
+                pieces.add_thought(_reasoning_text(item), _reasoning_signature(item))
+            case "reasoning":
+                between += [_strip_reasoning(item)] if _reasoning_signature(item) else []
+            case "function_call":
+                call_id = (
+                    as_nonempty_text(item.get("call_id")) or as_nonempty_text(item.get("id")) or new_id()
+                )
+                extra = {REASONING_ITEMS: [dict(kept) for kept in between]} if between else EMPTY
+                calls.append(
+                    ToolCall(call_id, as_text(item.get("name")), as_text(item.get("arguments")), extra)
+                )
+                between = []
+    return ModelReply(
+        parts=pieces.parts,
+        tool_calls=tuple(calls),
+        stop=_find_stop(body, called=bool(calls), refused=refused),
+        usage=_usage(as_mapping(body.get("usage"))),
+        model=as_nonempty_text(body.get("model")),
+        id=as_nonempty_text(body.get("id")),
+    )
+
+
+class ResponsesReader:
+    """Builds the list of items as it comes; the last event has all of it, if it ever arrives."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._items: dict[int, dict[str, Any]] = {}
+        self._response: dict[str, Any] = {}
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+        """What one event says; an error in the middle of a stream is raised."""
+        kind = as_text(data.get("type")) or event or ""
+        if kind == "error" or (not data.get("type") and data.get("error")):
+            raise stream_error(data.get("error") or data)
+        if kind in ("response.created", "response.in_progress", *_FINAL_EVENTS):
+            self._response = dict(as_mapping(data.get("response")))
+        if kind == "response.failed":
+            raise stream_error(self._response.get("error"))
+        at = as_count(data.get("output_index"))
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            item = dict(as_mapping(data.get("item")))
+            fresh = at not in self._items
+            self._items[at] = item
+            if fresh and item.get("type") == "function_call":
+                return [CallStarted(as_nonempty_text(item.get("call_id")), as_text(item.get("name")))]
+            return []
+        return self._delta(kind, at, data)
+
+    @property
+    def output(self) -> list[Mapping[str, Any]]:
+        """The items that have come."""
+        # Some servers leave the output of the last event empty.
+        return as_mappings(self._response.get("output")) or [self._items[at] for at in sorted(self._items)]
+
+    def finish(self) -> ModelReply:
+        """The reply, with what came when the stream ended too early."""
+        return responses_reply({**self._response, "output": self.output}, self._new_id)
+
+    def _delta(self, kind: str, at: int, data: Mapping[str, Any]) -> list[StreamEvent]:
+        piece = as_text(data.get("delta"))
+        match kind:
+            case "response.output_text.delta":
+                self._grow(at, "message", "content", data.get("content_index"), "output_text", piece)
+                return [TextDelta(piece)] if piece else []
+            case "response.refusal.delta":
+                self._grow(at, "message", "content", data.get("content_index"), "refusal", piece)
+                return [TextDelta(piece)] if piece else []
+            case "response.reasoning_summary_text.delta":
+                self._grow(at, "reasoning", "summary", data.get("summary_index"), "summary_text", piece)
+                return [ThinkingDelta(piece)] if piece else []
+            case "response.reasoning_text.delta":
+                self._grow(at, "reasoning", "content", data.get("content_index"), "reasoning_text", piece)
+                return [ThinkingDelta(piece)] if piece else []
+            case "response.function_call_arguments.delta":
+                item = self._items.setdefault(at, {"type": "function_call"})
+                item["arguments"] = as_text(item.get("arguments")) + piece
+            case "response.function_call_arguments.done":
+                self._items.setdefault(at, {"type": "function_call"})["arguments"] = as_text(
+                    data.get("arguments")
+                )
+        return []
+
+    def _grow(self, at: int, kind: str, key: str, index: Any, part: str, piece: str) -> None:
+        """Add a piece to the part of an item that it belongs to."""
+        item = self._items.setdefault(at, {"type": kind})
+        parts = item[key] = as_mappings(item.get(key))
+        number = min(as_count(index), len(parts))
+        if number == len(parts):
+            parts.append({})
+        field = "refusal" if part == "refusal" else "text"
+        grown = as_text(parts[number].get(field)) + piece
+        parts[number] = {**parts[number], "type": part, field: grown}
+
+
+def _reasoning_text(item: Mapping[str, Any]) -> str:
+    told = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
+    return "\n\n".join(as_text(part.get("text")) for part in told)
+
+
+def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
+    """What is needed to send a reasoning item back; without encrypted content nothing can."""
+    encrypted, name = as_nonempty_text(item.get("encrypted_content")), as_nonempty_text(item.get("id"))
+    if not encrypted or not name:
+        return None
+    return tag_signature(RESPONSES, json.dumps({"id": name, "encrypted_content": encrypted}))
+
+
+def _strip_reasoning(item: Mapping[str, Any]) -> dict[str, Any]:
+    summary = [
+        {"type": "summary_text", "text": as_text(part.get("text"))}
+        for part in as_mappings(item.get("summary"))
+    ]
+    return {
+        "type": "reasoning",
+        "id": item["id"],
+        "encrypted_content": item["encrypted_content"],
+        "summary": summary,
+    }
+
+
+def _find_stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str | None:
+    match body.get("status"):
+        case "completed":
+            return "tools" if called else "refused" if refused else "end"
+        case "incomplete":
+            reason = as_text(as_mapping(body.get("incomplete_details")).get("reason"))
+            return _INCOMPLETE_REASONS.get(reason, reason or "incomplete")
+        case "failed" | "cancelled" as status:
+            return failure_reason(body) or str(status)
+    return failure_reason(body)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    read = as_mapping(usage.get("input_tokens_details"))
+    return Usage(
+        input_tokens=as_count(usage.get("input_tokens")),
+        cached_tokens=as_count(read.get("cached_tokens")),
+        cache_write_tokens=as_count(read.get("cache_write_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
+    )
+
+
+MIN_OUTPUT_TOKENS = 16
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+
+class ResponsesFormat:
+    """Responses. `reasoning_model` None means: as the model's name says."""
+
+    name = "responses"
+
+    def __init__(self, *, reasoning_model: bool | None = None, new_id: Callable[[], str] = new_id) -> None:
+        self.reasoning_model = reasoning_model
+        self._new_id = new_id
+
+    def request(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
+    ) -> WireRequest:
+        """A request that carries the whole conversation; the server caches prefixes by itself."""
+        options = dict(request_options.options)
+        reasons = resolve_reasoning(model, options, self.reasoning_model)
+        repairs: list[str] = []
+        names = wire_tool_names(request_options.tools)
+        items = responses_input(
+            drop_refused(messages, RESPONSES),
+            repairs,
+            names=names,
+            reasoning_model=reasons,
+            answered_call_ids=request_options.answered_call_ids,
+        )
+        body: dict[str, Any] = {"model": model, "input": items, "store": False}
+        if reasons:
+            # Other models refuse to be asked for it.
+            body["include"] = [ENCRYPTED_REASONING]
+        if request_options.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": spec.name,
+                    "description": spec.description,
+                    "parameters": spec.parameters,
+                    # Strict is the default here, and not every schema is fit for it.
+                    "strict": False,
+                }
+                for spec in tool_specs(request_options.tools, names, repairs)
+            ]
+        if (most := request_options.max_tokens) is not None:
+            if most < MIN_OUTPUT_TOKENS:
+                repairs.append(f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is")
+            body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
+        if request_options.stream:
+            body["stream"] = True
+        return build_request("/responses", body | options, repairs)
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+        return responses_reply(body, self._new_id)
+
+    def reader(self) -> ResponsesReader:
+        """For a streamed response."""
+        return ResponsesReader(self._new_id)
+
+
+def responses_input(
+    messages: Sequence[Message],
+    repairs: list[str],
+    *,
+    names: ToolNames | None = None,
+    reasoning_model: bool = False,
+    answered_call_ids: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """Messages as input items; `repairs` lists what was repaired."""
+    ready = repair_messages(messages, answered_call_ids=answered_call_ids)
+    repairs += ready.repairs
+    names = names or ToolNames(())
+    items: list[dict[str, Any]] = []
+    for message in ready.messages:
+        before = len(items)
+        if message.role is ChatRole.TOOL:
+            items.append(_result_item(message, repairs))
+        elif message.role is ChatRole.USER:
+            content = _input_content(message, repairs) or empty_message_text(message, repairs)
+            items.append({"type": "message", "role": "user", "content": content})
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
+            role = "developer" if reasoning_model else "system"
+            items += [{"type": "message", "role": role, "content": text}] if text else []
+        else:
+            items += _assistant_items(message, names, repairs)
+        if len(items) == before:
+            note_omission(message, repairs)
+    items = _drop_dangling_reasoning(items, repairs)
+    return items or [{"type": "message", "role": "user", "content": opening_text(repairs)}]
+
+
+@dataclass(frozen=True, slots=True)
+class InputMessage:
+    """A message of a request's input, and the items it was made of."""
+
+    message: Message
+    items: Sequence[Mapping[str, Any]]
+
+
+def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
+    """Input items as messages: what the assistant says up to the next result or user is one.
+
+    Items that we have no field for leave a note, such as `[web_search_call]`.
+    """
+    found: list[InputMessage] = []
+    group: list[Mapping[str, Any]] = []
+
+    def end_group() -> None:
+        if group:
+            reply = responses_reply({"output": [_as_output(item) for item in group]}, new_id)
+            content = _join_parts(reply.parts) if reply.parts else None
+            found.append(InputMessage(Message("assistant", content, tool_calls=reply.tool_calls), (*group,)))
+            group.clear()
+
+    for item in items:
+        kind = as_text(item.get("type")) or "message"
+        if kind.endswith("_output"):
+            end_group()
+            content, call_id = _read_content(item.get("output")), as_nonempty_text(item.get("call_id"))
+            found.append(InputMessage(Message("tool", content, tool_call_id=call_id), (item,)))
+        elif kind == "message" and item.get("role") != "assistant":
+            end_group()
+            content = _read_content(item.get("content"))
+            found.append(InputMessage(Message(as_text(item.get("role")) or "user", content), (item,)))
+        else:
+            group.append(item)
+    end_group()
+    return found
+
+
+def is_plain_item(item: Mapping[str, Any]) -> bool:
+    """Whether a message has fields for all that an item holds: text, images, calls and results."""
+    kind = as_text(item.get("type")) or "message"
+    parts = as_mappings(item.get("content")) + as_mappings(item.get("output"))
+    known = ("message", "function_call", "function_call_output")
+    return kind in known and all(part.get("text") or part.get("image_url") for part in parts)
+
+
+def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An item of the assistant as a reply has it."""
+    kind = as_text(item.get("type")) or "message"
+    if kind in ("reasoning", "function_call"):
+        return item
+    if kind == "custom_tool_call":
+        return {
+            **item,
+            "type": "function_call",
+            "arguments": json.dumps({"input": as_text(item.get("input"))}),
+        }
+    if kind == "message" and isinstance(item.get("content"), list):
+        return {**item, "type": kind}
+    if kind != "message" and item.get("call_id"):
+        return {"type": "function_call", "call_id": item["call_id"], "name": kind, "arguments": "{}"}
+    text = as_text(item.get("content")) if kind == "message" else f"[{kind}]"
+    return {"type": "message", "content": [{"type": "output_text", "text": text}]}
+
+
+def _read_content(content: Any) -> str | tuple[Part, ...]:
+    """What a user or a tool said."""
+    if not isinstance(content, list):
+        return as_text(content)
+    parts: list[Part] = []
+    for part in as_mappings(content):
+        if isinstance(part.get("text"), str):
+            parts.append(TextContent(part["text"]))
+        elif isinstance(part.get("image_url"), str):
+            detail = part.get("detail")
+            parts.append(ImageContent(part["image_url"], detail if detail in ("low", "high") else "auto"))
+        else:
+            parts.append(TextContent(f"[{as_text(part.get('type'))}]"))
+    return _join_parts(parts)
+
+
+def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """One text as a plain string, as most messages have it."""
+    [first, *rest] = parts or [TextContent("")]
+    return first.text if isinstance(first, TextContent) and not rest else tuple(parts)
+
+
+def responses_items(message: Message) -> list[dict[str, Any]]:
+    """One message as input items, without repairs that depend on other messages."""
+    if message.role is ChatRole.TOOL:
+        items = [_result_item(message, [])]
+    elif message.role is ChatRole.ASSISTANT:
+        items = _assistant_items(message, ToolNames(()), [])
+    elif message.role is ChatRole.USER:
+        content = _input_content(message, []) or empty_message_text(message, [])
+        items = [{"type": "message", "role": "user", "content": content}]
+    else:
+        items = [{"type": "message", "role": message.role.value, "content": message_text(message, [])}]
+    return replace_json_surrogates(items)  # type: ignore[no-any-return]
+
+
+def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    texts: list[str] = []
+
+    def say() -> None:
+        if texts:
+            items.append({"type": "message", "role": "assistant", "content": "\n".join(texts)})
+            texts.clear()
+
+    for part in message.parts:
+        if isinstance(part, ThinkingContent):
+            reasoning = _restore_reasoning(part)
+            if reasoning:
+                say()
+                items.append(reasoning)
+        elif isinstance(part, ImageContent):
+            texts.append(image_note(part, "in a message of the assistant", repairs))
+        elif part.text:
+            texts.append(part.text)
+    say()
+    for call in message.tool_calls:
+        kept = as_mappings(call.extra.get(REASONING_ITEMS))
+        items += [dict(item) for item in kept if item.get("type") == "reasoning"]
+        items.append(
+            {
+                "type": "function_call",
+                "call_id": call.id,
+                "name": wire_tool_name(call.name, names, repairs),
+                "arguments": arguments_json(call, repairs),
+            }
+        )
+    return items
+
+
+def _restore_reasoning(part: ThinkingContent) -> dict[str, Any] | None:
+    """The reasoning item that a thought was, if it was one and its encrypted content is there."""
+    signature = signature_of(RESPONSES, part.signature)
+    if signature is None:
+        return None
+    try:
+        kept = json.loads(signature)
+        item = {"type": "reasoning", "id": kept["id"], "encrypted_content": kept["encrypted_content"]}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return item | {"summary": [{"type": "summary_text", "text": part.text}] if part.text else []}
+
+
+def _drop_dangling_reasoning(items: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:
+    """The items without reasoning that no answer or call comes after: alone it is refused."""
+    kept: list[dict[str, Any]] = []
+    leads = False
+    for item in reversed(items):
+        if item["type"] != "reasoning":
+            leads = item["type"] == "function_call" or item.get("role") == "assistant"
+        elif not leads:
+            repairs.append("thinking that no answer follows: left out")
+            continue
+        kept.append(item)
+    return kept[::-1]
+
+
+def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
+    output = _input_content(message, repairs)
+    if isinstance(output, str):
+        output = mark_error(message, output)
+    elif message.is_error:
+        output = [{"type": "input_text", "text": "Error:"}, *output]
+    return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+
+
+def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
+    """The content of a user or a tool: a string if there are no images."""
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextContent) and part.text:
+            parts.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, ImageContent):
+            url = image_url(part)
+            if url:
+                parts.append({"type": "input_image", "image_url": url, "detail": part.inference_detail})
+            else:
+                parts.append({"type": "input_text", "text": image_note(part, "of this kind", repairs)})
+    if all(part["type"] == "input_text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

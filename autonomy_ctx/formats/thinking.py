@@ -1,0 +1,389 @@
+"""Which thinking of earlier replies goes back to the provider that made it.
+
+Current Claude models bind a thinking block to everything before it: system prompt, tools and messages. If
+that has changed, they refuse the request. So a reply with thinking is stored with a `ThinkingPrefix`: a hash
+of what stood before its thinking, and which thinking was sent before it. A request keeps a thinking block
+only if the hash still fits, and only as one unbroken run that ends with the newest block that fits.
+
+Bodies are those of Anthropic's Messages API and of Bedrock's Converse API.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from autonomy_ctx.formats.base import (
+    ANTHROPIC,
+    BEDROCK,
+    NO_THINKING,
+    ModelReply,
+    ThinkingUse,
+    WireRequest,
+    content_of,
+    signature_of,
+)
+from autonomy_ctx.formats.incoming import as_mapping, as_mappings
+from autonomy_ctx.messages.message import Message, ThinkingContent
+
+# Under this name the extra fields of a message have what `ThinkingPrefix` says.
+EXTRA_NAME = "thinking_prefix"
+# With it, a request may say what the provider does with thinking that does not fit.
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+# Why thinking is left out.
+CONTEXT_CHANGED = "the context before it has changed"
+CONTEXT_UNKNOWN = "it is not known which context it was made with"
+PROVIDER_REFUSED = "the provider refused it"
+OTHER_PROVIDER = "another provider made it"
+WITHOUT_ANSWER = "no answer follows it"
+
+_CLAUDE = re.compile(r"claude-([a-z]+)-(\d+)(?:-(\d{1,2})(?!\d))?")
+_BOUND_SINCE = {"fable": (5, 1), "mythos": (5, 1)}
+_GOOGLE_SIGNATURE = "thought_signature"
+_TAGLESS_OWNERS = (ANTHROPIC, BEDROCK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingPrefix:
+    """What stood before the thinking of a reply: a hash, and the thinking that was sent before it.
+
+    `after` names the last thinking block before it, and `count` is the number of all of them. `calls_at` is
+    where the tool calls stood among the parts, if not at the end.
+    """
+
+    hash: str
+    after: str | None = None
+    count: int = 0
+    calls_at: tuple[int, ...] = ()
+
+
+def read_prefix(message: Message) -> ThinkingPrefix | None:
+    """What was stored beside a message about its thinking."""
+    stored = as_mapping(message.extra.get(EXTRA_NAME)) if message.extra else {}
+    if not isinstance(stored.get("hash"), str):
+        return None
+    after, count = stored.get("after"), stored.get("count")
+    return ThinkingPrefix(
+        hash=stored["hash"],
+        after=after if isinstance(after, str) else None,
+        count=count if isinstance(count, int) else 0,
+        calls_at=tuple(at for at in stored.get("calls_at") or () if isinstance(at, int)),
+    )
+
+
+def binds_thinking(model: str) -> bool | None:
+    """Whether a model checks what stands before thinking; None if no model is named.
+
+    Claude models with an unknown name count as new ones.
+    """
+    if not model:
+        return None
+    found = _CLAUDE.search(model)
+    if found is None:
+        return "claude" in model and re.search(r"claude-(?:\d|instant)", model) is None
+    version = (int(found[2]), int(found[3] or 0))
+    return version >= _BOUND_SINCE.get(found[1], (5, 5))
+
+
+def drop_refused(messages: Sequence[Message], owner: str) -> Sequence[Message]:
+    """The messages without the thinking that a provider has refused: all before the reply that says so."""
+    last = max((at for at, message in enumerate(messages) if _refuses(message, owner)), default=0)
+    return [*(without_thinking(message, owner) for message in messages[:last]), *messages[last:]]
+
+
+def _refuses(message: Message, owner: str) -> bool:
+    """Whether a reply says that the provider refused the thinking before it."""
+    return bool(message.extra) and as_mapping(message.extra.get(EXTRA_NAME)).get("refused") == owner
+
+
+def without_thinking(message: Message, owner: str | None = None) -> Message:
+    """A message without its thinking; with an `owner`, only without the thinking that this provider made."""
+    parts = [
+        part
+        for part in message.parts
+        if not isinstance(part, ThinkingContent) or not (owner is None or _is_of(owner, part))
+    ]
+    calls = message.tool_calls
+    if any(_GOOGLE_SIGNATURE in call.extra for call in calls) and owner in (None, "google"):
+        calls = tuple(
+            replace(
+                call, extra={name: value for name, value in call.extra.items() if name != _GOOGLE_SIGNATURE}
+            )
+            for call in calls
+        )
+    if len(parts) == len(message.parts) and calls is message.tool_calls:
+        return message
+    return replace(message, content=content_of(parts), tool_calls=calls)
+
+
+def _is_of(owner: str, part: ThinkingContent) -> bool:
+    mark = part.signature or part.redacted
+    return mark is None or signature_of(owner, mark, accept_untagged=owner in _TAGLESS_OWNERS) is not None
+
+
+class _SentBlock(NamedTuple):
+    """A thinking block of a request: its name, where it stands, and the hash of what stands before it."""
+
+    id: str
+    turn: int
+    state: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """All thinking of one stored message: it is sent together or not at all."""
+
+    prefix: ThinkingPrefix | None
+    ids: list[str]
+    blocks: list[_SentBlock] = field(default_factory=list)
+    is_kept: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything before it is as it was."""
+        if self.prefix is None or [block.id for block in self.blocks] != self.ids:
+            return False
+        return self.prefix.hash == _join_states(block.state for block in self.blocks)
+
+
+def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: str, model: str) -> ThinkingUse:
+    """Take the thinking out of a request that the provider would refuse; says what was kept and left out."""
+    groups = _group_by_message(messages, owner)
+    made = sum(isinstance(part, ThinkingContent) for message in messages for part in message.parts)
+    if not made:
+        return NO_THINKING
+    sent = _Chain(body).thinking if groups else []
+    own = sum(len(group.ids) for group in groups)
+    is_refused = any(_refuses(message, owner) for message in messages)
+    missing = PROVIDER_REFUSED if is_refused else WITHOUT_ANSWER
+    left_out = Counter({OTHER_PROVIDER: made - own, missing: own - len(sent)})
+    by_id = {name: group for group in groups for name in group.ids}
+    for block in sent:
+        if block.id in by_id:
+            by_id[block.id].blocks.append(block)
+    groups = [group for group in groups if group.blocks]
+    _choose_run(groups, loop_from=_loop_start(body), is_bound=binds_thinking(model))
+    ids = {block.id for group in groups if group.is_kept for block in group.blocks}
+    for group in groups:
+        if not group.is_kept:
+            left_out[CONTEXT_UNKNOWN if group.prefix is None else CONTEXT_CHANGED] += len(group.blocks)
+    if len(ids) < len(sent):
+        for turn in body["messages"]:
+            turn["content"] = [
+                block for block in turn["content"] if (name := _thinking_id(block)) is None or name in ids
+            ]
+    _turn_thinking_off_where_required(body)
+    return ThinkingUse(
+        sent=tuple(block.id for block in sent if block.id in ids), left_out=_positive(left_out)
+    )
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _choose_run(groups: Sequence[_Group], *, loop_from: int, is_bound: bool | None) -> None:
+    """Mark the longest unbroken run of thinking that ends with the newest that fits.
+
+    A block that was left out once is not in the run that newer replies name. So it stays out.
+    """
+    # How many blocks may stand before the ones that were looked at, and which one right before them.
+    room = float("inf")
+    before: str | None = None
+    is_linked = has_kept = False
+    for group in reversed(groups):
+        size, prefix = len(group.blocks), group.prefix
+        if prefix is None:
+            # Made by a client of the user's own, or stored by an older version. Current models refuse it if
+            # anything has changed; others need it inside a tool loop.
+            in_loop = all(block.turn >= loop_from for block in group.blocks)
+            if is_bound or (is_bound is None and not in_loop):
+                continue
+        if room < size or (is_linked and before != group.ids[-1]):
+            return
+        if prefix is None or group.fits:
+            group.is_kept = has_kept = True
+        elif has_kept:
+            # A gap: the newer ones were made with this one before them.
+            return
+        room = min(room - size, float("inf") if prefix is None else prefix.count)
+        is_linked, before = prefix is not None, None if prefix is None else prefix.after
+
+
+def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: ThinkingUse) -> ModelReply:
+    """A reply with what stood before its thinking, for memory to keep beside it.
+
+    After a request that was refused for its thinking, the reply says that nothing before it is sent again.
+    """
+    stored: dict[str, Any] = {"refused": owner} if use.refused else {}
+    if any(_thinking_id(block) for block in reply.blocks):
+        sent = () if use.refused else use.sent
+        state = _Chain(body).end
+        states: list[str] = []
+        for block in reply.blocks:
+            if _thinking_id(block) is None:
+                state = _next_state(state, "assistant", block)
+            else:
+                states.append(state)
+        stored |= {"hash": _join_states(states), "after": sent[-1] if sent else None, "count": len(sent)}
+        if reply.calls_at:
+            stored["calls_at"] = list(reply.calls_at)
+    extra = {**reply.extra, EXTRA_NAME: stored} if stored else reply.extra
+    return replace(reply, extra=extra, thinking=use)
+
+
+def record_request(reply: ModelReply, request: Mapping[str, Any], owner: str) -> ModelReply:
+    """The same for a request that was sent by a client of the user's own."""
+    sent = tuple(block.id for block in _Chain(request).thinking)
+    return record_prefix(reply, request, owner, ThinkingUse(sent=sent))
+
+
+def let_provider_drop(request: WireRequest, model: str) -> WireRequest | None:
+    """The request again, in which the provider drops the thinking that does not fit; None if it cannot."""
+    body = dict(request.body)
+    is_bedrock = request.path.startswith("/model/")
+    fields = dict(as_mapping(body.get("additionalModelRequestFields"))) if is_bedrock else body
+    thinking = as_mapping(fields.get("thinking")) or {"type": "adaptive"}
+    if not binds_thinking(model) or thinking.get("type") not in ("adaptive", "enabled"):
+        return None
+    fields["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    if not is_bedrock:
+        return replace(request, body=fields, text=None, beta=BINDING_BETA)
+    fields["anthropic_beta"] = [*fields.get("anthropic_beta", ()), BINDING_BETA]
+    return replace(request, body=body | {"additionalModelRequestFields": fields}, text=None)
+
+
+def _group_by_message(messages: Sequence[Message], owner: str) -> list[_Group]:
+    groups: list[_Group] = []
+    for message in messages:
+        if type(message.content) is not tuple:
+            continue
+        marks = [
+            signature_of(owner, part.signature or part.redacted, accept_untagged=True)
+            for part in message.content
+            if isinstance(part, ThinkingContent)
+        ]
+        ids = [_name_of(mark) for mark in marks if mark]
+        if ids:
+            groups.append(_Group(prefix=read_prefix(message), ids=ids))
+    return groups
+
+
+class _Chain:
+    """A hash that grows block by block over a request, and the thinking blocks in it.
+
+    Cache marks, the order of keys and thinking itself do not count.
+    """
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        tools = body.get("tools") or as_mapping(body.get("toolConfig")).get("tools") or []
+        offered = [tool for tool in _without_marks(tools) if not as_mapping(tool).get("defer_loading")]
+        state = _hash(_canonical(_without_marks(body.get("system") or [])), _canonical(offered))
+        self.thinking: list[_SentBlock] = []
+        for turn, message in enumerate(as_mappings(body.get("messages"))):
+            content = message.get("content")
+            for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+                name = _thinking_id(block)
+                if name is not None:
+                    self.thinking.append(_SentBlock(name, turn, state))
+                elif "cachePoint" not in block:
+                    state = _next_state(state, str(message.get("role")), block)
+        self.end = state
+
+
+def _next_state(state: str, role: str, block: Mapping[str, Any]) -> str:
+    call = as_mapping(block.get("toolUse")) or block
+    given = call.get("input")
+    if isinstance(given, str):
+        # A streamed call has its arguments as text.
+        with suppress(ValueError, RecursionError):
+            call = {**call, "input": json.loads(given or "{}")}
+        block = {**block, "toolUse": call} if "toolUse" in block else call
+    return _hash(state, role, _canonical(_without_marks(block)))
+
+
+def _thinking_id(block: Mapping[str, Any]) -> str | None:
+    """A short name for a thinking block, made from its signature; None for any other block."""
+    if block.get("type") in ("thinking", "redacted_thinking"):
+        return _name_of(block.get("signature") or block.get("data"))
+    reasoning = block.get("reasoningContent")
+    if isinstance(reasoning, Mapping):
+        text = as_mapping(reasoning.get("reasoningText"))
+        return _name_of(text.get("signature") or reasoning.get("redactedContent"))
+    return None
+
+
+def _name_of(mark: Any) -> str:
+    """A short name for a signature; whatever a server has put in its place, too."""
+    return _hash(mark if isinstance(mark, str) else _encode_bytes(mark))[:12]
+
+
+def _join_states(states: Iterable[str]) -> str:
+    return _hash(*states)
+
+
+def _hash(*texts: str) -> str:
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_encode_bytes)
+
+
+def _encode_bytes(value: Any) -> str:
+    """Bytes as the JSON has them; Amazon's client takes them as they are."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _without_marks(value: Any) -> Any:
+    """A copy of blocks or tools without cache marks; what a tool is given stays as it is."""
+    if isinstance(value, list | tuple):
+        return [
+            _without_marks(one) for one in value if not (isinstance(one, Mapping) and "cachePoint" in one)
+        ]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: inner if name in ("input", "input_schema", "json") else _without_marks(inner)
+        for name, inner in value.items()
+        if name != "cache_control"
+    }
+
+
+def _loop_start(body: Mapping[str, Any]) -> int:
+    """The index of the first message after the newest one in which a user speaks."""
+    messages = body["messages"]
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at]["role"] == "user" and not _has_results(messages[at]):
+            return at + 1
+    return 0
+
+
+def _has_results(message: Mapping[str, Any]) -> bool:
+    return any(
+        block.get("type") == "tool_result" or "toolResult" in block
+        for block in as_mappings(message.get("content"))
+    )
+
+
+def _turn_thinking_off_where_required(body: dict[str, Any]) -> None:
+    """In manual mode, a model refuses a tool loop whose last reply does not begin with thinking."""
+    at = _loop_start(body)
+    last = next((one for one in reversed(body["messages"][at:]) if one["role"] == "assistant"), None)
+    if last is None or _thinking_id(last["content"][0]) is not None:
+        return
+    for options in (body, as_mapping(body.get("additionalModelRequestFields"))):
+        if as_mapping(options.get("thinking")).get("type") != "enabled":
+            continue
+        if options is body:
+            del body["thinking"]
+        else:
+            fields = {name: value for name, value in options.items() if name != "thinking"}
+            body["additionalModelRequestFields"] = fields

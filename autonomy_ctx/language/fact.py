@@ -1,0 +1,414 @@
+"""Standing facts: the short list of what holds now in a conversation.
+
+Segments are history and are merged. A fact is written once and holds until it is replaced or done. Here are
+its values, the plain text in which a model writes changes, and the text in which facts are shown. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from itertools import chain, compress, count, islice
+from operator import attrgetter, gt, is_not
+from typing import Literal, NamedTuple, TypeVar, get_args
+
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.messages.dates import format_day
+from autonomy_ctx.messages.text_cache import TextCache
+
+FactKind = Literal["goal", "rule", "preference", "value", "decision", "open", "artifact"]
+FactState = Literal["holds", "replaced", "done"]
+FactSource = Literal["model", "rules", "user"]
+FactAction = Literal["add", "replace", "done"]
+FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
+MAX_FACT_CHARACTERS = 400
+MAX_TOOL_NAME = 100
+# At the end of a fact that is shown in part.
+CUT_MARK = "\u2026"
+STANDING_HEADING = "[What holds now]"
+# Between an answer and the question without which it says little; a bracket follows.
+QUESTION_NOTE = " (asked: "
+# After what a tool's result says, and after a value that only the assistant gives.
+TOOL_NOTE, ASSISTANT_NOTE = " (tool: ", " (said by the assistant)"
+# Between a fact and what held before it; a day and a bracket follow.
+UNTIL_NOTE = " (until "
+
+# Which kinds stay longest where not all facts have room, and the part of the room that is theirs before what
+# is left goes by weight: a conversation of many rules has room for its values, too.
+_SHARES: dict[FactKind, float] = {
+    "rule": 0.19,
+    "goal": 0.05,
+    "open": 0.2,
+    "preference": 0.1,
+    "decision": 0.17,
+    "value": 0.29,
+    "artifact": 0.0,
+}
+# A line has at least so many tokens, with its id and kind. More facts than that never fit.
+MIN_LINE_TOKENS = 6
+# If more facts than this have ended, all of them are looked at again.
+MAX_ENDED = 32
+T = TypeVar("T")
+_WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
+_id_of, _position_of = attrgetter("id"), attrgetter("position")
+_HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
+# A list mark before the sign or in its place, and emphasis around the kind, are what small models write.
+_CHANGE_LINE = lazy_pattern(
+    r"[ \t]{0,8}(?:[-*\u2022][ \t]{1,4})?(?P<sign>[+~x\u00d7]|(?<=[-*\u2022] ))[ \t]{0,4}"
+    r"\[?(?P<target>[Ff]\d{1,9})?\]?"
+    r"[ \t:]{0,4}(?:\*{0,2}(?P<kind>[A-Za-z]{1,12})\*{0,2}[ \t]{0,4}:[ \t]{0,4})?\*{0,2}(?P<text>.*)"
+)
+# A line that says that there is nothing to write.
+_NO_CHANGE = lazy_pattern(
+    r"\W{0,8}(?:none|nothing(?: new| changes| changed)?|n/a|no (?:new |other )?(?:changes?|facts?|updates?)"
+    r"|keine(?: änderungen)?|aucune?|ningun[oa]|nenhuma?|sin cambios|なし|変更なし|无|没有|لا شيء)\W{0,8}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One short statement of a conversation, who made it, and whether it still holds."""
+
+    id: str
+    kind: FactKind
+    text: str
+    position: int
+    created_at: datetime
+    replaces: str | None = None
+    state: FactState = "holds"
+    source: FactSource = "model"
+    # Whether it holds in all conversations of its scope with this agent.
+    in_profile: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChange:
+    """A change of facts: add a fact, replace one by another, or mark one as done.
+
+    `position` and `created_at` are those of the message that states it. `target` is the id of the fact that
+    is replaced or done. It may also be "+2": the fact that the third change of the same list adds.
+    """
+
+    action: FactAction
+    position: int
+    created_at: datetime
+    kind: FactKind = "value"
+    text: str = ""
+    target: str | None = None
+    source: FactSource = "rules"
+    in_profile: bool = False
+
+
+class FactLine(NamedTuple):
+    """A change as a model wrote it, without the message it comes from."""
+
+    action: FactAction
+    kind: FactKind
+    text: str
+    target: str | None
+
+
+def fact_id(number: int) -> str:
+    return f"F{number}"
+
+
+@lru_cache(16_384)
+def fact_number(name: str | None) -> int | None:
+    """The number in an id; None if it is not a valid id."""
+    digits = (name or "")[1:]
+    return int(digits) if name and name[0] in "Ff" and digits.isdecimal() and len(digits) < 10 else None
+
+
+def normalize_fact(text: str) -> str:
+    """What two facts have in common that say the same."""
+    return " ".join(text.casefold().split()).rstrip(".!;, ")
+
+
+def clean_fact_text(text: str) -> str:
+    """A fact on one line, no longer than a fact may be."""
+    return " ".join(text.split())[:MAX_FACT_CHARACTERS].rstrip()
+
+
+def add_note(text: str, note: str) -> str:
+    """A fact with a note on where it comes from, no longer than a fact may be."""
+    return text[: MAX_FACT_CHARACTERS - len(note)].rstrip() + note
+
+
+def tool_note(name: str) -> str:
+    """The note on what a result of this tool says."""
+    return f"{TOOL_NOTE}{' '.join(name.split())[:MAX_TOOL_NAME]})"
+
+
+def stated_text(text: str) -> str:
+    """What a fact says, without the notes on where it comes from."""
+    for note in (QUESTION_NOTE, TOOL_NOTE, ASSISTANT_NOTE):
+        text = text.partition(note)[0]
+    return text
+
+
+class SplitReply(NamedTuple):
+    """The record of a reply, and the changes below its heading; None when there are none to be read.
+
+    `is_unread` means that something else stands in their place, which has become part of the record.
+    """
+
+    record: str
+    lines: list[FactLine] | None = None
+    is_unread: bool = False
+
+
+def split_facts(reply: str) -> SplitReply:
+    """Take the record of a reply and its changes of facts apart. No line that says something is lost.
+
+    What is no change goes back into the record. Where nothing stands above the heading, what stands below
+    it is the record, too.
+    """
+    headings = list(_HEADING_LINE.finditer(reply))
+    if not headings:
+        return SplitReply(reply)
+    at = headings[-1]
+    record = reply[: at.start()].rstrip()
+    lines: list[FactLine] = []
+    said, unread = [record] if record else [], False
+    for text in reply[at.end() :].splitlines():
+        line = read_fact_line(text)
+        if line is not None:
+            lines.append(line)
+        elif not any(map(str.isalnum, text)) or _NO_CHANGE.fullmatch(text.casefold()):
+            continue
+        else:
+            unread = True
+        if line is None or (line.text and not record):
+            said.append(text.rstrip() if line is None else f"- {line.kind}: {line.text}")
+    is_unread = unread and not lines
+    return SplitReply("\n".join(said), None if is_unread else lines, is_unread)
+
+
+def read_fact_line(line: str) -> FactLine | None:
+    """`+ kind: text`, `~ F3 kind: text`, `x F4`, or `- kind: text`; None for anything else."""
+    found = _CHANGE_LINE.fullmatch(line.rstrip())
+    if found is None:
+        return None
+    sign, target = found["sign"], found["target"]
+    target = None if target is None else target.upper()
+    if sign and sign in "x\u00d7":
+        return None if target is None else FactLine("done", "value", "", target)
+    kind = next((one for one in FACT_KINDS if one == (found["kind"] or "").lower()), None)
+    text = clean_fact_text(found["text"].rstrip("* "))
+    if kind is None or not text:
+        return None
+    return FactLine(
+        "replace" if target and sign == "~" else "add", kind, text, target if sign == "~" else None
+    )
+
+
+def fact_line(fact: Fact) -> str:
+    """A fact as a summarizer is shown it, to name it by its id."""
+    return f"{fact.id} {fact.kind}: {fact.text}"
+
+
+def short_fact_line(fact: Fact, characters: int) -> str:
+    """The same, only the beginning of a long one."""
+    line = fact_line(fact)
+    if len(line) <= characters:
+        return line
+    return line[: characters - len(CUT_MARK)].rstrip() + CUT_MARK
+
+
+def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that hold, in a stable order: by kind, then in the order of writing."""
+    return list(chain.from_iterable(_order_facts(facts).by_kind.values()))
+
+
+class _FactOrder(NamedTuple):
+    """Facts that hold, in the order of writing; their numbers and positions; and the facts by kind."""
+
+    facts: Sequence[Fact] = ()
+    numbers: Sequence[int] = ()
+    positions: Sequence[int] = ()
+    by_kind: Mapping[FactKind, Sequence[Fact]] = dict.fromkeys(FACT_KINDS, ())
+
+    def change(self, facts: list[Fact]) -> _FactOrder:
+        """The same of other facts. What is known of facts that still hold is not worked out again."""
+        places = _find_gone(self.facts, facts)
+        if places is None:
+            return _FactOrder().change(facts)
+        numbers, positions = _without(self.numbers, places), _without(self.positions, places)
+        new, start = facts[len(numbers) :], max(len(numbers) - 1, 0)
+        numbers += [number or 0 for number in map(fact_number, map(_id_of, new))]
+        # They mostly are in order, and to see that is cheaper than to sort thousands of them.
+        if any(map(gt, islice(numbers, start, None), islice(numbers, start + 1, None))):
+            return _FactOrder().change(sorted(facts, key=_number))
+        by_kind = {kind: list(found) for kind, found in self.by_kind.items()}
+        for at in places:
+            of_kind = by_kind[self.facts[at].kind]
+            del of_kind[bisect_left(of_kind, self.numbers[at], key=_number)]
+        for fact in new:
+            by_kind[fact.kind].append(fact)
+        return _FactOrder(facts, numbers, positions + list(map(_position_of, new)), by_kind)
+
+
+def _find_gone(before: Sequence[Fact], after: Sequence[Fact]) -> list[int] | None:
+    """Where facts were that have ended, if the others are the same; None where too much has changed."""
+    places: list[int] = []
+    start = 0
+    while len(places) <= MAX_ENDED:
+        pairs = map(is_not, islice(before, start, None), islice(after, start - len(places), None))
+        start = next(compress(count(start), pairs), len(before))
+        if start == len(before):
+            return places if len(before) - len(places) <= len(after) else None
+        places.append(start)
+        start += 1
+    return None
+
+
+def _without(items: Sequence[T], places: Sequence[int]) -> list[T]:
+    """The items, except those at some places, which are in order."""
+    return list(chain.from_iterable(_runs_between(items, places)))
+
+
+def _runs_between(items: Sequence[T], places: Sequence[int]) -> list[Sequence[T]]:
+    """The items before, between and after some places; empty where two places are neighbours."""
+    starts, ends = (0, *(place + 1 for place in places)), (*places, len(items))
+    return [items[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+# By the first fact. A conversation may have thousands of facts, and a batch of messages changes a few.
+_known_orders: TextCache[list[_FactOrder]] = TextCache(64)
+
+
+def _order_facts(facts: Sequence[Fact]) -> _FactOrder:
+    """Those of some facts that hold."""
+    holding = [fact for fact in facts if fact.state == "holds"]
+    if not holding or not isinstance(facts, tuple):
+        return _FactOrder().change(holding)
+    kept = _known_orders.get_or_make(id(holding[0]), lambda: [_FactOrder()])
+    kept[0] = kept[0].change(holding)
+    return kept[0]
+
+
+def _number(fact: Fact) -> int:
+    return fact_number(fact.id) or 0
+
+
+class RenderedFacts(NamedTuple):
+    """The text of the facts that fit, and the facts that do not fit, in the order of writing."""
+
+    text: str = ""
+    omitted: tuple[Fact, ...] = ()
+    # Of those that do not fit: their ids, and the first and the last message that they come from.
+    omitted_ids: str = ""
+    omitted_range: tuple[int, int] = (0, 0)
+
+
+def render_facts(
+    facts: Sequence[Fact],
+    tokens: int,
+    count: Callable[[str], int],
+    zone: tzinfo = UTC,
+    *,
+    count_lines: Callable[[Sequence[Fact]], list[int]] | None = None,
+) -> RenderedFacts:
+    """The facts that hold, one per line, within so many tokens; what users wrote stays longest.
+
+    `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
+    gives what `count` says of the lines of many facts, where that is known already.
+    """
+    order = _order_facts(facts)
+    room = max(tokens - count(STANDING_HEADING + "\n"), 0)
+    candidates = _by_weight(order.by_kind, room // MIN_LINE_TOKENS + 1)
+    counted = (
+        [count(f"{fact_line(fact)}\n") for fact in candidates]
+        if count_lines is None
+        else count_lines(candidates)
+    )
+    costs = dict(zip((fact.id for fact in candidates), counted, strict=True))
+    chosen = _choose(candidates, costs, room)
+    left = room - sum(costs[key] for key in chosen)
+    # Many facts have no room: a line is written only for those that have.
+    lines = {key: fact_line(fact) for key, fact in chosen.items()}
+    replaced = {fact.replaces for fact in chosen.values() if fact.replaces}
+    by_id = {fact.id: fact for fact in facts if fact.state != "holds" and fact.id in replaced}
+    # What was before is shown where there is room for it.
+    for fact in sorted(chosen.values(), key=_weight):
+        before = by_id.get(fact.replaces) if fact.replaces else None
+        if before is None:
+            continue
+        line = _render_fact(fact, before, zone)
+        cost = count(line + "\n") - costs[fact.id] if line != lines[fact.id] else 0
+        if 0 < cost <= left:
+            lines[fact.id] = line
+            left -= cost
+    shown = [lines[fact.id] for fact in standing_facts(list(chosen.values()))]
+    text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
+    if len(chosen) == len(order.facts):
+        return RenderedFacts(text)
+    places = sorted(bisect_left(order.numbers, _number(fact)) for fact in chosen.values())
+    positions = _without(order.positions, places)
+    return RenderedFacts(
+        text,
+        tuple(_without(order.facts, places)),
+        _format_ids(_runs_between(order.numbers, places)),
+        (min(positions), max(positions)),
+    )
+
+
+def _format_ids(runs: Iterable[Sequence[int]]) -> str:
+    """The ids of facts by runs of numbers, such as "F1 to F40, F43": there may be thousands.
+
+    Between the two ends of a run is every fact that holds, but not every number: other facts have ended.
+    """
+    return ", ".join([f"F{run[0]} to F{run[-1]}" if len(run) > 1 else f"F{run[0]}" for run in runs if run])
+
+
+def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fact]:
+    """Standing facts with the weightiest first: what users wrote, then by kind, the newest first.
+
+    Of each kind there are at most so many that users did not write: a long conversation has thousands, and
+    the older ones would hardly ever have room.
+    """
+    own: list[Fact] = []
+    others: list[Fact] = []
+    for kind in _SHARES:
+        found = by_kind[kind]
+        own += [fact for fact in reversed(found) if fact.source == "user"]
+        others += islice((fact for fact in reversed(found) if fact.source != "user"), most)
+    return own + others
+
+
+def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:
+    """What users wrote, then the share of each kind, then the rest by weight."""
+    chosen: dict[str, Fact] = {}
+    left = room
+    least = min(costs.values(), default=0)
+    of_kind = dict.fromkeys(FACT_KINDS, 0)
+    own = sum([costs[fact.id] for fact in ordered if fact.source == "user"])
+    shares = {kind: share * max(room - own, 0) for kind, share in _SHARES.items()}
+    for is_shared in (True, False):
+        for fact in ordered:
+            if left < least:
+                return chosen
+            cost = costs[fact.id]
+            if cost > left or fact.id in chosen:
+                continue
+            if is_shared and fact.source != "user" and of_kind[fact.kind] + cost > shares[fact.kind]:
+                continue
+            of_kind[fact.kind] += cost if fact.source != "user" else 0
+            chosen[fact.id] = fact
+            left -= cost
+    return chosen
+
+
+def _weight(fact: Fact) -> tuple[bool, int, int]:
+    return fact.source != "user", _WEIGHT_ORDER[fact.kind], -_number(fact)
+
+
+def _render_fact(fact: Fact, before: Fact, zone: tzinfo) -> str:
+    line = fact_line(fact)
+    if fact.kind not in ("value", "decision", "artifact"):
+        return line
+    until = format_day(fact.created_at.astimezone(zone))
+    return f"{line}{UNTIL_NOTE}{until}: {before.text})"

@@ -1,0 +1,129 @@
+"""Finds identifiers in a text: names, numbers, dates, paths, addresses and short quotes.
+
+A summary may rephrase everything else, so the share of identifiers it still has (`coverage`) measures
+its quality without a model. Every pattern is bounded or possessive, so the time is linear in the length
+of the text.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
+
+MAX_IDENTIFIERS = 4000
+MAX_IDENTIFIER_LENGTH = 200
+MAX_URL_LENGTH = 2000
+
+# Scripts written without spaces: their characters end a word in another script.
+_WIDE_CHARACTERS = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+_QUOTES = '"`\u201c\u201d\u201e'
+_URL_DELIMITERS = rf"\s<>{_QUOTES}{_WIDE_CHARACTERS}"
+_WORD_DELIMITERS = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{_WIDE_CHARACTERS}"
+_MONTH = r"(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[a-z]{0,6}\.?"
+
+# Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be a
+# month. What follows is optional, so that a text of nothing else is not tried again from every character.
+_WORD_PATTERN = lazy_pattern(
+    rf"[{_WORD_DELIMITERS}]*+"
+    r"(?:[A-Za-z][a-z]*+[.,;:!?)]*+(?:\s++(?!\d)|\Z))*+(?:"
+    rf"(?P<url>[A-Za-z][A-Za-z0-9+.-]{{1,9}}://[^{_URL_DELIMITERS}]+)"
+    rf"|(?P<date>\d{{1,2}}(?:\.|st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
+    rf"|{_MONTH} (?:\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|\d{{4}})(?!\w)"
+    r"|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}日)?)"
+    rf"|(?P<word>[^{_WORD_DELIMITERS}]+(?:(?<=\d),(?=\d)[^{_WORD_DELIMITERS}]+)*))?"
+)
+_QUOTE_PATTERN = lazy_pattern(
+    r"`(?P<code>[^`\n]{1,100})`"
+    r'|"(?P<plain>(?=[^\s,:;])[^"\n]{2,60})"(?!:)'  # the keys of JSON are no quotes
+    r"|[\u201c\u201e](?P<curly>(?=\S)[^\u201c-\u201e\n]{2,60})[\u201c\u201d]"
+)
+# A word that is none of these is an ordinary word.
+_IDENTIFIER_HINT = lazy_pattern(r"[\d/\\@_.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
+_IDENTIFIER_CHARACTER = lazy_pattern(r"[\d_\\@]")
+_LETTER_OR_DIGIT = lazy_pattern(r"[^\W_]")
+_QUOTE_MARK = lazy_pattern(f"[{_QUOTES}]")
+_ORDINARY_WORDS = frozenset(
+    ("and/or", "either/or", "he/she", "she/he", "his/her", "him/her", "yes/no", "n/a", "w/o", "und/oder")
+)
+THOUSANDS_SEPARATOR = lazy_pattern("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+
+
+def identifiers(text: str) -> list[str]:
+    """Names, numbers, dates, paths, addresses and short quotes, as written, by first appearance."""
+    words: Iterable[tuple[int, str]] = _find_words(text)
+    if _QUOTE_MARK.search(text):
+        words = heapq.merge(_find_quotes(text), words)
+    found: dict[str, None] = {}
+    for _, word in words:
+        found[word] = None
+        if len(found) == MAX_IDENTIFIERS:
+            break
+    return list(found)
+
+
+def coverage(source: str, text: str) -> float:
+    """The share of the source's identifiers that the text has too, 1.0 when there are none."""
+    return covered_share(identifiers(source), text)
+
+
+def covered_share(wanted: Sequence[str], text: str) -> float:
+    """The share of identifiers that are known already which the text has, 1.0 when there are none."""
+    if not wanted:
+        return 1.0
+    plain = THOUSANDS_SEPARATOR.sub("", text)
+    return sum(word in text or THOUSANDS_SEPARATOR.sub("", word) in plain for word in wanted) / len(wanted)
+
+
+def _find_quotes(text: str) -> Iterator[tuple[int, str]]:
+    for match in _QUOTE_PATTERN.finditer(text):
+        word = match[match.lastgroup or 0].strip()
+        if word:
+            yield match.start(), word
+
+
+def _find_words(text: str) -> Iterator[tuple[int, str]]:
+    for match in _WORD_PATTERN.finditer(text):
+        kind = match.lastgroup
+        if kind is None:
+            continue
+        word = match[kind]
+        if kind == "date":
+            yield match.start(kind), word.rstrip(".")
+        elif kind == "url":
+            if len(word) <= MAX_URL_LENGTH:
+                yield match.start(kind), _strip_url(word)
+        elif len(word) <= MAX_IDENTIFIER_LENGTH and _IDENTIFIER_HINT.search(word):
+            pause()
+            word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
+            if is_identifier(word):
+                yield match.start(kind), word
+
+
+def _strip_url(url: str) -> str:
+    """A URL without the sentence around it; a bracket that it opened itself stays."""
+    while url[-1] in ".,:;!?'*|" or (url[-1] in ")]}" and _has_unmatched_bracket(url)):
+        url = url[:-1]
+    return url
+
+
+def _has_unmatched_bracket(url: str) -> bool:
+    opened = {")": "(", "]": "[", "}": "{"}[url[-1]]
+    return url.count(url[-1]) > url.count(opened)
+
+
+def is_identifier(word: str) -> bool:
+    """Whether a word has the form of a name, number, path or address."""
+    if len(word) < 2 or not _LETTER_OR_DIGIT.search(word):
+        return False
+    if _IDENTIFIER_CHARACTER.search(word):
+        return True
+    if "/" in word:
+        return word.lower() not in _ORDINARY_WORDS
+    if "." in word:
+        pieces = word.removeprefix(".").split(".")
+        # Not "e.g" and not "well...then": a name has no empty piece and one longer than a letter.
+        return all(pieces) and max(map(len, pieces)) > 1
+    return bool(_IDENTIFIER_HINT.search(word))

@@ -1,0 +1,342 @@
+"""Where a history may be cut, and which items belong together.
+
+A cut never separates a tool call from its result. Items removed from the middle go in whole groups.
+Instructions, summaries, handoffs, configuration changes, calls that still run and the newest user
+message are never removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.events import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.messages.message import (
+    ASSISTANT,
+    TOOL,
+    USER,
+    ChatRole,
+    Message,
+    TextContent,
+    ThinkingContent,
+)
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.wire import Item
+
+# How many messages a window looks back for the call of a result: one that is further away has lost it.
+MAX_CALL_LOOKBACK = 1024
+_INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
+
+
+def is_summary(item: Item) -> bool:
+    """Whether it stands for items that are gone."""
+    return isinstance(item, Summary) or (isinstance(item, Message) and bool(item.extra.get("summary")))
+
+
+def is_instruction(item: Item) -> bool:
+    """Whether it is an instruction: a system or developer message that is not a summary."""
+    return isinstance(item, Message) and item.role in _INSTRUCTION_ROLES and not is_summary(item)
+
+
+def is_structural(item: Item) -> bool:
+    """Whether it is a structural item: an instruction, a handoff or a configuration."""
+    return isinstance(item, AgentHandoff | AgentConfigUpdate) or is_instruction(item)
+
+
+def is_plain(item: Item) -> bool:
+    """Whether it is a message that neither calls a tool nor answers a call."""
+    return isinstance(item, Message) and item.role is not ChatRole.TOOL and not item.tool_calls
+
+
+def has_content(message: Message) -> bool:
+    """Whether it has any content but white space."""
+    if isinstance(message.content, str):
+        return bool(message.content.strip())
+    return any(not isinstance(part, TextContent) or part.text.strip() for part in message.parts)
+
+
+def user_indexes(items: Sequence[Item]) -> list[int]:
+    """Where users speak."""
+    return [
+        index for index, item in enumerate(items) if isinstance(item, Message) and item.role is ChatRole.USER
+    ]
+
+
+def newest_user_index(items: Sequence[Item]) -> int | None:
+    """Where the newest message of a user stands; None when there is none."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if isinstance(item, Message) and item.role is ChatRole.USER:
+            return index
+    return None
+
+
+class _Links(NamedTuple):
+    """What holds the items of a history together, found in one pass over them."""
+
+    # For the index of every result that has a call before it, the index of that call.
+    calls: dict[int, int]
+    # Where the messages are whose calls may still get a result.
+    running: set[int]
+    # Thinking that was stored as a message of its own, and the answer right after it.
+    thinking: list[tuple[int, int]]
+    # Where the newest message of a user stands; -1 when there is none.
+    newest_user: int
+    # What is never removed, but for running calls and the newest message of a user.
+    lasting: list[int]
+
+
+def match_results_to_calls(items: Sequence[Item]) -> dict[int, int]:
+    """For the index of every result that has a call before it, the index of that call.
+
+    An id used twice: a result belongs to the latest call before it, also when it comes twice.
+    """
+    return _find_links(items).calls
+
+
+def running_calls(items: Sequence[Item]) -> set[int]:
+    """Where the messages are whose calls may still get a result.
+
+    A call without a result is over when its id was used again, or when the conversation went on
+    without it: a user spoke after it and got an answer.
+    """
+    return _find_links(items).running
+
+
+def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[list[int]]:
+    """The indexes of what may go, in groups that go together, oldest first; linear time."""
+    links = _find_links(items)
+    calls, heads = links.calls, list(range(len(items)))
+    for result, call in calls.items():
+        heads[result] = call
+    # From the end: several thoughts in a row stay with the same answer.
+    for index, answer in reversed(links.thinking):
+        heads[index] = heads[answer]
+    staying = set(links.lasting)
+    if keep_newest_user:
+        staying.add(links.newest_user)
+    whole = {heads[index] for index in links.running}
+    for index in staying - links.running:
+        # Its other half would be left alone.
+        if index in calls or (index >= 0 and _makes_calls(items[index])):
+            whole.add(heads[index])
+    staying |= links.running
+    groups: dict[int, list[int]] = {}
+    for index, head in enumerate(heads):
+        if index not in staying and head not in whole:
+            groups.setdefault(head, []).append(index)
+    return list(groups.values())
+
+
+def _find_links(items: Sequence[Item]) -> _Links:
+    calls: dict[int, int] = {}
+    latest: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    thinking: list[tuple[int, int]] = []
+    lasting: list[int] = []
+    newest_user = settled = last_thinking = -1
+    for index, item in enumerate(items):
+        if not isinstance(item, Message):
+            if is_structural(item):
+                lasting.append(index)
+            continue
+        role, thinks = item.role, False
+        # Most messages are of the plain class and have nothing in `extra`.
+        summarizes = (item.__class__ is not Message or bool(item.extra)) and is_summary(item)
+        if summarizes or role in _INSTRUCTION_ROLES:
+            lasting.append(index)
+        if role is ASSISTANT:
+            if last_thinking >= 0:
+                thinking.append((last_thinking, index))
+            if item.tool_calls:
+                for call in item.tool_calls:
+                    if call.id:
+                        latest[call.id] = waiting[call.id] = index
+            else:
+                settled = settled if summarizes else newest_user
+                thinks = _only_thinking(item)
+        elif role is USER:
+            newest_user = index
+        elif role is TOOL:
+            result = item.tool_call_id
+            if result and result in latest:
+                calls[index] = latest[result]
+                waiting.pop(result, None)
+        last_thinking = index if thinks else -1
+    running = {index for index in waiting.values() if index > settled}
+    return _Links(calls, running, thinking, newest_user, lasting)
+
+
+def _makes_calls(item: Item) -> bool:
+    return isinstance(item, Message) and bool(get_tool_use_ids(item))
+
+
+def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:
+    """All indexes from 0 to len(messages) where a cut is safe, in order; 0 is always safe.
+
+    The end is not safe while the last call still waits for its result.
+    """
+    made = [wire.from_dict(message) for message in messages]
+    return [index for index, blocked in enumerate(_blocked_cuts(made)) if not blocked]
+
+
+def find_window_start(messages: Sequence[Message], limit: int) -> int:
+    """Where a window of at most `limit` messages may start.
+
+    When no safe cut leaves that few, the window is the last group that cannot be divided.
+    """
+    first = max(len(messages) - limit, 0)
+    if first == 0:
+        return 0
+    blocked = _blocked_cuts(messages)
+    later = next((at for at in range(first, len(messages)) if not blocked[at]), None)
+    if later is not None:
+        return later
+    return next(at for at in range(first, -1, -1) if not blocked[at])
+
+
+def orphaned_results(messages: Sequence[Message]) -> set[str]:
+    """The ids of results whose call does not stand before them in `messages`."""
+    return set(_match_tool_pairs(messages).orphans)
+
+
+def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
+    """Whether every result has a call before it and every call a result; if not, what is wrong."""
+    pairs = _match_tool_pairs(messages)
+    if pairs.orphans:
+        return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
+    unanswered = sorted({call_id for call_id, _ in pairs.unanswered})
+    if unanswered:
+        return False, f"Orphaned tool uses (no result after them): {unanswered}"
+    return True, None
+
+
+def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], start: int) -> int:
+    """`start`, or the nearest earlier index that is not between a call and its result.
+
+    A result may also come before its call, if the call has no result after it.
+    """
+    if start <= 0 or start >= len(messages):
+        return start
+    pairs = _match_tool_pairs(messages)
+    early = [(result, call) for (_, call), result in pairs.early.items()]
+    crossed = _count_crossings(len(messages), pairs.spans + early)
+    return next((at for at in range(start, 0, -1) if not crossed[at]), 0)
+
+
+def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
+    """How many of the first `count` messages can be removed without separating a call from its result."""
+    count = max(0, min(count, len(messages)))
+    return find_tool_pair_boundary(messages, count)
+
+
+def get_tool_use_ids(message: Message | Mapping[str, Any]) -> list[str]:
+    """The ids of the calls an assistant message makes; calls without an id are left out."""
+    if isinstance(message, Message):
+        if message.role is not ASSISTANT:
+            return []
+        return [call.id for call in message.tool_calls if call.id]
+    if message.get("role") != "assistant":
+        return []
+    calls = message.get("tool_calls") or []
+    return [call["id"] for call in calls if isinstance(call, Mapping) and call.get("id")]
+
+
+def get_tool_result_id(message: Message | Mapping[str, Any]) -> str | None:
+    """The id of the call that a tool message answers."""
+    if isinstance(message, Message):
+        return message.tool_call_id if message.role is TOOL else None
+    found = message.get("tool_call_id") if message.get("role") == "tool" else None
+    return found if isinstance(found, str) else None
+
+
+class _ToolPairs:
+    """Calls matched with their results, as messages are seen one after the other."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+        # By id and index, in order: a dict serves as an ordered set.
+        self.unanswered: dict[tuple[str, int], None] = {}
+        self.spans: list[tuple[int, int]] = []
+        # By id, the first of the results that have no call before them.
+        self.orphans: dict[str, int] = {}
+        # By id and index, the calls whose result stands before them, and where that is.
+        self.early: dict[tuple[str, int], int] = {}
+
+    def see_calls(self, index: int, calls: list[str]) -> None:
+        for call_id in calls:
+            if call_id in self.orphans and call_id not in self.calls:
+                self.early[call_id, index] = self.orphans[call_id]
+            self.calls[call_id] = index
+            self.unanswered[call_id, index] = None
+
+    def see_result(self, index: int, result: str) -> None:
+        # An id used twice: a result belongs to the latest call before it, also when it comes twice.
+        call = self.calls.get(result)
+        if call is None:
+            self.orphans.setdefault(result, index)
+        else:
+            self.spans.append((call, index))
+            self.unanswered.pop((result, call), None)
+            self.early.pop((result, call), None)
+
+
+def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:
+    pairs = _ToolPairs()
+    for index, message in enumerate(messages):
+        # Most messages have neither calls nor a result.
+        if isinstance(message, Message) and not message.tool_calls and message.role is not TOOL:
+            continue
+        if calls := get_tool_use_ids(message):
+            pairs.see_calls(index, calls)
+        elif result := get_tool_result_id(message):
+            pairs.see_result(index, result)
+    return pairs
+
+
+def _blocked_cuts(messages: Sequence[Message]) -> list[bool]:
+    """For every index from 0 to len(messages): is a cut there forbidden?"""
+    pairs = _match_tool_pairs(messages)
+    spans = pairs.spans
+    if pairs.unanswered:
+        users = [index for index, message in enumerate(messages) if message.role is USER]
+        spans = spans + _unanswered_spans([index for _, index in pairs.unanswered], users, len(messages))
+    crossed = _count_crossings(len(messages), spans)
+    blocked = [number > 0 for number in crossed]
+    follows_thinking = False
+    for index, message in enumerate(messages):
+        role = message.role
+        if role is TOOL or (follows_thinking and role is ASSISTANT):
+            blocked[index] = True
+        follows_thinking = role is ASSISTANT and _only_thinking(message)
+    blocked[0] = False
+    return blocked
+
+
+def _only_thinking(message: Message) -> bool:
+    if message.role is not ASSISTANT or message.tool_calls or isinstance(message.content, str):
+        return False
+    return bool(message.parts) and all(isinstance(part, ThinkingContent) for part in message.parts)
+
+
+def _unanswered_spans(calls: list[int], users: list[int], end: int) -> list[tuple[int, int]]:
+    """A span for each call without a result, up to the last message before the next user's."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for start in calls:
+        while at < len(users) and users[at] < start:
+            at += 1
+        spans.append((start, users[at] - 1 if at < len(users) else end))
+    return spans
+
+
+def _count_crossings(length: int, spans: list[tuple[int, int]]) -> list[int]:
+    """For every index from 0 to length: how many spans a cut there would split."""
+    change = [0] * (length + 2)
+    for start, stop in spans:
+        # Messages `start` and `stop` belong together: no cut at start+1 .. stop.
+        change[start + 1] += 1
+        change[stop + 1] -= 1
+    return list(accumulate(change[: length + 1]))

@@ -1,0 +1,615 @@
+"""`Message` with its parts, tool calls and roles, and the parsers for every way to write them.
+
+Messages are frozen. Content may be a string, one part or a list of parts (text, image, thinking), also
+as dicts in the shapes of the usual providers. A wrong value raises `InvalidMessage` with the path to
+the field.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.messages.json_values import EMPTY, freeze, preview, thaw, validate_json
+
+
+@dataclass(frozen=True, slots=True)
+class TextContent:
+    """A piece of text."""
+
+    text: str
+    type: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidMessage("text", f"must be a string, not {type(self.text).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageContent:
+    """An image, as a URL or as a `data:` URL that carries its bytes."""
+
+    image: str
+    inference_detail: Literal["auto", "low", "high"] = "auto"
+    type: ClassVar[str] = "image"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.image, str) or not self.image:
+            raise InvalidMessage(
+                "image", "must be a URL or a `data:` URL; use ImageContent.from_bytes for bytes"
+            )
+        _parse_detail({"inference_detail": self.inference_detail}, "inference_detail", "image")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str = "image/png") -> ImageContent:
+        """An image whose bytes are in the message itself."""
+        return cls(f"data:{media_type};base64,{base64.b64encode(data).decode()}")
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingContent:
+    """The thinking of a model before its answer, with the signature that the provider needs back."""
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None
+    type: ClassVar[str] = "thinking"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidMessage("thinking", f"must be a string, not {type(self.text).__name__}")
+        for name in ("signature", "redacted"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
+        if self.redacted is not None and (self.text or self.signature is not None):
+            raise InvalidMessage("redacted", "must be alone: a redacted block has no text and no signature")
+
+
+class _UnsealedText:
+    __slots__ = TextContent.__slots__
+
+
+def make_text(text: str) -> TextContent:
+    """A piece of text that is known to be one; see `UnsealedMessage`."""
+    made: Any = _UnsealedText()
+    made.text = text
+    made.__class__ = TextContent
+    return cast(TextContent, made)
+
+
+Part: TypeAlias = TextContent | ImageContent | ThinkingContent
+Content: TypeAlias = str | Part | tuple[Part, ...] | None
+
+PART_TYPES = (TextContent, ImageContent, ThinkingContent)
+_TEXT_TYPES = ("text", "input_text", "output_text", None)
+
+
+def parse_content(value: Any, path: str = "content") -> Content:
+    """Content from any of its spellings."""
+    if value is None or type(value) is str:
+        return value
+    if type(value) is dict and value.get("type") == "text" and type(value.get("text")) is str:
+        return make_text(value["text"])
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, PART_TYPES):
+        return value
+    if isinstance(value, dict):
+        return _parse_part(value, path)
+    if isinstance(value, list | tuple):
+        return tuple(parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
+    raise InvalidMessage(path, f"must be text, a part or a list of parts, not {type(value).__name__}")
+
+
+def content_to_json(content: Content) -> Any:
+    """Content as JSON, in the spelling it was given in: string, one part or list."""
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, tuple):
+        return [_part_to_json(part) for part in content]
+    return _part_to_json(content)
+
+
+def content_text(content: Content) -> str:
+    """The text a reader would see: no images, no thinking."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, TextContent):
+        return content.text
+    if isinstance(content, tuple):
+        return "\n".join(part.text for part in content if isinstance(part, TextContent))
+    return ""
+
+
+def content_parts(content: Content) -> tuple[Part, ...]:
+    """Content as parts, whatever its spelling."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextContent(content),)
+    return content if isinstance(content, tuple) else (content,)
+
+
+def parse_list_part(value: Any, path: str) -> Part:
+    """One part of a list of parts."""
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, PART_TYPES):
+        return value
+    if isinstance(value, dict):
+        return _parse_part(value, path)
+    raise InvalidMessage(path, f"must be a part with a `type`, not {type(value).__name__}")
+
+
+def _parse_part(value: dict[str, Any], path: str) -> Part:
+    kind = value.get("type")
+    if kind in _TEXT_TYPES and "text" in value:
+        return TextContent(_require_string(value, "text", path))
+    match kind:
+        case "image_url":
+            return _parse_image_url(value, path)
+        case "image":
+            return _parse_image(value, path)
+        case "thinking":
+            text = _require_string(value, "text" if "text" in value else "thinking", path)
+            return ThinkingContent(text, signature=_optional_string(value, "signature", path))
+        case "redacted_thinking":
+            return ThinkingContent("", redacted=_require_string(value, "data", path))
+        case "text" | "input_text" | "output_text":
+            raise InvalidMessage(f"{path}.text", "is missing from a text part")
+    raise InvalidMessage(
+        f"{path}.type",
+        f"is {preview(kind)}; known are text, image, image_url, thinking and redacted_thinking",
+    )
+
+
+def _parse_image_url(value: dict[str, Any], path: str) -> ImageContent:
+    inner = value.get("image_url")
+    if isinstance(inner, str):
+        return ImageContent(inner)
+    if not isinstance(inner, dict):
+        raise InvalidMessage(f"{path}.image_url", "must be a URL or a dict with a `url`")
+    return ImageContent(
+        _require_string(inner, "url", f"{path}.image_url"),
+        _parse_detail(inner, "detail", f"{path}.image_url"),
+    )
+
+
+def _parse_image(value: dict[str, Any], path: str) -> ImageContent:
+    source = value.get("source")
+    if not isinstance(source, dict):
+        return ImageContent(
+            _require_string(value, "image", path), _parse_detail(value, "inference_detail", path)
+        )
+    if source.get("type") == "base64":
+        media, data = (
+            _require_string(source, "media_type", f"{path}.source"),
+            _require_string(source, "data", f"{path}.source"),
+        )
+        return ImageContent(f"data:{media};base64,{data}")
+    return ImageContent(_require_string(source, "url", f"{path}.source"))
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    match part:
+        case TextContent(text=text):
+            return {"text": text, "type": "text"}
+        case ImageContent(image=image, inference_detail=detail):
+            return {"type": "image", "image": image, "inference_detail": detail}
+        case ThinkingContent(text=text, signature=signature, redacted=None):
+            return {"type": "thinking", "thinking": text} | (
+                {} if signature is None else {"signature": signature}
+            )
+        case ThinkingContent(redacted=redacted):
+            return {"type": "redacted_thinking", "data": redacted}
+
+
+def _require_string(value: dict[str, Any], key: str, path: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        problem = "is missing" if found is None else f"must be a string, not {type(found).__name__}"
+        raise InvalidMessage(f"{path}.{key}", problem)
+    return found
+
+
+def _optional_string(value: dict[str, Any], key: str, path: str) -> str | None:
+    return None if value.get(key) is None else _require_string(value, key, path)
+
+
+def _parse_detail(value: dict[str, Any], key: str, path: str) -> Literal["auto", "low", "high"]:
+    match value.get(key, "auto"):
+        case "auto":
+            return "auto"
+        case "low":
+            return "low"
+        case "high":
+            return "high"
+    raise InvalidMessage(f"{path}.{key}", "must be auto, low or high")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call: which tool, with which arguments (JSON text), under which id.
+
+    `extra` stays with the call, for example a provider's thought signature.
+    """
+
+    id: str | None
+    name: str
+    arguments: str = ""
+    extra: Mapping[str, Any] = EMPTY
+
+    def __post_init__(self) -> None:
+        if self.id is not None and not isinstance(self.id, str):
+            raise InvalidMessage("tool_calls.id", f"must be a string, not {type(self.id).__name__}")
+        if not isinstance(self.name, str):
+            raise InvalidMessage("tool_calls.name", f"must be a string, not {type(self.name).__name__}")
+        if not isinstance(self.arguments, str):
+            raise InvalidMessage("tool_calls.arguments", "must be JSON text; use json.dumps on a dict")
+        if self.extra is not EMPTY:
+            if not isinstance(self.extra, Mapping):
+                raise InvalidMessage("tool_calls.extra", f"must be a dict, not {type(self.extra).__name__}")
+            object.__setattr__(self, "extra", freeze(validate_json(dict(self.extra), "tool_calls.extra")))
+
+    def parse_arguments(self) -> dict[str, Any]:
+        """The arguments as a dict; empty text means no arguments."""
+        if not self.arguments.strip():
+            return {}
+        try:
+            value = json.loads(self.arguments)
+        except ValueError as error:
+            raise InvalidMessage("tool_calls.arguments", f"of `{self.name}` is not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise InvalidMessage(
+                "tool_calls.arguments", f"must hold a JSON object, not {type(value).__name__}"
+            )
+        return value
+
+
+class _UnsealedCall:
+    __slots__ = ToolCall.__slots__
+
+
+def make_call(call_id: str | None, name: str, arguments: str) -> ToolCall:
+    """A call of values that are known to be right, without `extra`; see `UnsealedMessage`."""
+    made: Any = _UnsealedCall()
+    made.id, made.name, made.arguments, made.extra = call_id, name, arguments, EMPTY
+    made.__class__ = ToolCall
+    return cast(ToolCall, made)
+
+
+_CALL_KEYS = frozenset({"id", "type", "function", "name", "arguments", "extra"})
+
+
+def parse_call(value: Any, path: str) -> ToolCall:
+    """A call from a `ToolCall`, the nested OpenAI shape or the flat `{"id", "name"}` shape."""
+    if isinstance(value, ToolCall):
+        return value
+    if not isinstance(value, dict):
+        raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
+    inner = value.get("function", value)
+    if not isinstance(inner, dict):
+        raise InvalidMessage(f"{path}.function", f"must be a dict, not {type(inner).__name__}")
+    name, arguments, call_id = inner.get("name"), inner.get("arguments", ""), value.get("id")
+    if not isinstance(name, str):
+        where = f"{path}.function.name" if inner is not value else f"{path}.name"
+        raise InvalidMessage(
+            where, "is missing" if name is None else f"must be a string, not {type(name).__name__}"
+        )
+    if call_id is not None and not isinstance(call_id, str):
+        raise InvalidMessage(f"{path}.id", f"must be a string, not {type(call_id).__name__}")
+    if arguments is None:
+        arguments = ""
+    elif not isinstance(arguments, str):
+        arguments = json.dumps(validate_json(arguments, f"{path}.arguments"), ensure_ascii=False)
+    extra = value.get("extra") or {}
+    if not isinstance(extra, dict):
+        raise InvalidMessage(f"{path}.extra", f"must be a dict, not {type(extra).__name__}")
+    extra = {**extra, **{key: inner for key, inner in value.items() if key not in _CALL_KEYS}}
+    return ToolCall(call_id, name, arguments, extra or EMPTY)
+
+
+def call_to_json(call: ToolCall) -> dict[str, Any]:
+    """A call in the nested shape."""
+    shape: dict[str, Any] = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+    if call.extra:
+        shape["extra"] = thaw(call.extra)
+    return shape
+
+
+class ChatRole(StrEnum):
+    """The role of a message: who wrote it."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+ROLES: dict[str, ChatRole] = {role.value: role for role in ChatRole}
+# For loops over many messages: Python 3.11 takes ten times as long to look up a member of an enum.
+ASSISTANT, TOOL, USER = ChatRole.ASSISTANT, ChatRole.TOOL, ChatRole.USER
+
+
+# Seeded by the system, apart from the generator that user code may seed, and anew after a fork.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+def new_id() -> str:
+    """A unique id that sorts by time, so that indexes over ids grow at one end."""
+    return f"{time.time_ns() // 1_000_000 << 80 | _random.getrandbits(80):032x}"
+
+
+def now() -> datetime:
+    """The current time, always with its zone."""
+    return datetime.now(UTC)
+
+
+_STORED_FORM_TYPES = (str, tuple)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """One immutable message. Content may be a string, a part or a list of parts, also as dicts.
+
+    `Message(**message.model_dump())` gives the same message. Two messages are equal when
+    everything a reader can see of them is equal.
+    """
+
+    role: ChatRole
+    content: Content
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    name: str | None
+    is_error: bool
+    id: str
+    created_at: datetime
+    agent: str | None
+    phase: str | None
+    extra: Mapping[str, Any]
+    # The dict this message was made from, so that its dict form is exact. If memory has it: its stored form,
+    # which says the same, or the shape of that, if the fields say the rest. Read it with
+    # `stored_form.source_form`.
+    _source_form: dict[str, Any] | tuple[Any, ...] | str | None = field(init=False, compare=False, repr=False)
+    # The name of a counter and what it made of it: a frozen message never costs anything else. Of a message
+    # that was read from a row also its time in microseconds and the text of its one part, which become
+    # `created_at` and `content` when those are first asked for, and the length of the row's body.
+    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None = field(
+        init=False, compare=False, repr=False
+    )
+
+    def __init__(
+        self,
+        role: ChatRole | str,
+        content: Content | Mapping[str, Any] | Sequence[Any] = None,
+        *,
+        tool_calls: Sequence[ToolCall | Mapping[str, Any]] | None = (),
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        is_error: bool = False,
+        id: str | None = None,  # noqa: A002  # the field's name
+        created_at: datetime | str | float | None = None,
+        agent: str | None = None,
+        phase: str | None = None,
+        extra: Mapping[str, Any] = EMPTY,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "role", parse_role(role))
+        put(self, "content", parse_content(content))
+        put(self, "tool_calls", parse_calls(tool_calls) if tool_calls != () else ())
+        if self.content is None:
+            check_content(self.role, self.tool_calls)
+        put(self, "tool_call_id", parse_text(tool_call_id, "tool_call_id"))
+        put(self, "name", parse_text(name, "name"))
+        put(self, "is_error", parse_flag(is_error, "is_error"))
+        put(self, "id", parse_text(id, "id") or new_id())
+        put(self, "created_at", now() if created_at is None else parse_time(created_at, "created_at"))
+        put(self, "agent", parse_text(agent, "agent"))
+        put(self, "phase", parse_text(phase, "phase"))
+        put(self, "extra", extra if extra is EMPTY else parse_extra(extra, "extra"))
+        put(self, "_source_form", None)
+        put(self, "_row_values", None)
+
+    if not TYPE_CHECKING:
+        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
+        def __getattr__(self, name: str) -> Any:
+            if name not in ("created_at", "content"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            _, _, microseconds, text, _ = self._row_values
+            value = from_microseconds(microseconds) if name == "created_at" else make_text(text)
+            object.__setattr__(self, name, value)
+            return value
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether memory has it: then its dict form carries the id and time that memory gave it."""
+        return isinstance(self._source_form, _STORED_FORM_TYPES)
+
+    @property
+    def _part_text(self) -> str:
+        """The text of a message that is one text part; from a row without making the part."""
+        known = self._row_values
+        return known[3] if known is not None and len(known) == 5 and known[3] else self.text
+
+    @property
+    def timestamp(self) -> datetime:
+        """When it happened."""
+        return self.created_at
+
+    @property
+    def message_id(self) -> str:
+        """Its id."""
+        return self.id
+
+    @property
+    def text(self) -> str:
+        """The text a reader would see: no images, no thinking."""
+        return content_text(self.content)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The content as parts, however it was written."""
+        return content_parts(self.content)
+
+    def model_dump(self) -> dict[str, Any]:
+        """All fields as values that `json.dump` takes."""
+        return {
+            "role": self.role.value,
+            "content": content_to_json(self.content),
+            "tool_calls": [call_to_json(call) for call in self.tool_calls],
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+            "is_error": self.is_error,
+            "id": self.id,
+            "created_at": self.created_at.isoformat(),
+            "agent": self.agent,
+            "phase": self.phase,
+            "extra": thaw(self.extra),
+        }
+
+    def __copy__(self) -> Message:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Message:
+        return self
+
+
+class UnsealedMessage:
+    """A message whose fields are being set by one who knows that they are right.
+
+    It has the fields of a `Message` and is not frozen: `object.__setattr__` for each field would take six
+    times as long. `seal` makes it a message, once all fields are set.
+    """
+
+    __slots__ = Message.__slots__
+
+    role: ChatRole
+    content: Content
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    name: str | None
+    is_error: bool
+    id: str
+    created_at: datetime
+    agent: str | None
+    phase: str | None
+    extra: Mapping[str, Any]
+    _source_form: dict[str, Any] | tuple[Any, ...] | str | None
+    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None
+
+    def seal(self) -> Message:
+        """This object, as the message that it now is."""
+        self.__class__ = Message  # type: ignore[assignment]  # it has the same fields
+        return self  # type: ignore[return-value]  # it is one now
+
+
+def parse_role(value: Any) -> ChatRole:
+    """A role by its name."""
+    role = ROLES.get(value) if isinstance(value, str) else None
+    if role is None:
+        found = preview(value) if isinstance(value, str | int | float) else f"of type {type(value).__name__}"
+        problem = "is missing" if value is None else f"is {found}"
+        raise InvalidMessage("role", f"{problem}; it must be one of {', '.join(ROLES)}")
+    return role
+
+
+def check_content(role: ChatRole, calls: Sequence[ToolCall]) -> None:
+    """Refuse a message that says nothing; an assistant's may, when it only calls tools or is cut off."""
+    if not calls and role is not ChatRole.ASSISTANT:
+        raise InvalidMessage("content", "is missing")
+
+
+def check_call_id(message: Message) -> None:
+    """Refuse a tool's message that names no call: no format could show it, because it answers nothing."""
+    if message.role is TOOL and not message.tool_call_id:
+        raise InvalidMessage(
+            "tool_call_id", "is missing; a tool's message must have the id of the call that it answers"
+        )
+
+
+def parse_text(value: Any, path: str) -> str | None:
+    """A string or None."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise InvalidMessage(path, f"must be a string, not {type(value).__name__}")
+
+
+def parse_flag(value: Any, path: str) -> bool:
+    """True or False; None means False."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise InvalidMessage(path, f"must be True or False, not {type(value).__name__}")
+
+
+def parse_extra(value: Any, path: str) -> Mapping[str, Any]:
+    """Free-form data as a read-only copy; None means none."""
+    if value is None:
+        return EMPTY
+    if not isinstance(value, Mapping):
+        raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
+    frozen: Mapping[str, Any] = freeze(validate_json(dict(value), path))
+    return frozen or EMPTY
+
+
+def parse_calls(value: Any, path: str = "tool_calls") -> tuple[ToolCall, ...]:
+    """Tool calls from a list of any of their spellings; None means none."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidMessage(path, f"must be a list, not {type(value).__name__}")
+    return tuple(parse_call(call, f"{path}[{index}]") for index, call in enumerate(value))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Below this a float of seconds still tells microseconds apart.
+EXACT_FLOAT_LIMIT = 2**33 * 1_000_000
+
+
+def from_microseconds(value: int) -> datetime:
+    """The time so many microseconds after 1970, exact where a float would not be."""
+    if 0 <= value < EXACT_FLOAT_LIMIT:
+        return datetime.fromtimestamp(value / 1_000_000, UTC)
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def parse_time(value: Any, path: str) -> datetime:
+    """An aware time from a datetime, ISO text or seconds since 1970; without a zone it is UTC."""
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            value = datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidMessage(
+            path, "is not a time; use a datetime, ISO 8601 text or seconds since 1970"
+        ) from None
+    if not isinstance(value, datetime):
+        raise InvalidMessage(
+            path, f"must be a datetime, ISO 8601 text or seconds, not {type(value).__name__}"
+        )
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidMessage(path, "is a time outside the years 1 to 9999 in UTC") from None

@@ -1,0 +1,136 @@
+"""`Summary`: a message made of segments that replaces a range of older messages.
+
+Each segment names the log positions it covers, so a reader can tell what is summarized; everything
+after the last position is shown verbatim. The facts that hold stand after the segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.messages.message import ChatRole, Message, TextContent
+from autonomy_ctx.validation import int_problem
+
+SummaryRole = Literal["user", "system"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The summary of the messages at positions `first` to `last`, both included."""
+
+    text: str
+    first: int
+    last: int
+    provisional: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidMessage("segments.text", f"must be a string, not {type(self.text).__name__}")
+        for name in ("first", "last"):
+            problem = int_problem(getattr(self, name))
+            if problem is not None:
+                raise InvalidMessage(f"segments.{name}", problem)
+        if self.first > self.last:
+            raise InvalidMessage(
+                "segments",
+                f"covers {self.first} to {self.last}; positions start at 1, "
+                f"and `first` must not be after `last`",
+            )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Summary(Message):
+    """A message that replaces all messages its segments cover: one text part per segment, then the facts.
+
+    A model sees it as a record between marks, in a message with the role `display_role`.
+    """
+
+    segments: tuple[Segment, ...]
+    facts: str
+    display_role: SummaryRole
+
+    def __init__(
+        self,
+        segments: Sequence[Segment | Mapping[str, Any]],
+        *,
+        facts: str = "",
+        id: str | None = None,  # noqa: A002  # the field's name
+        created_at: datetime | str | float | None = None,
+        agent: str | None = None,
+        display_role: SummaryRole = "user",
+    ) -> None:
+        if not isinstance(facts, str):
+            raise InvalidMessage("facts", f"must be a string, not {type(facts).__name__}")
+        if not segments and not facts:
+            raise InvalidMessage("segments", "must not be empty: a summary covers at least one message")
+        parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in segments)
+        for before, after in pairwise(parts):
+            if after.first <= before.last:
+                raise InvalidMessage("segments", f"overlap or go back at position {after.first}")
+        # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.
+        Message.__init__(
+            self,
+            ChatRole.SYSTEM,
+            tuple(TextContent(text) for text in _texts(parts, facts)),
+            id=id,
+            created_at=created_at,
+            agent=agent,
+        )
+        object.__setattr__(self, "segments", parts)
+        object.__setattr__(self, "facts", facts)
+        object.__setattr__(self, "display_role", check_summary_role("display_role", display_role))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def model_dump(self) -> dict[str, Any]:
+        """All that `Summary(**...)` needs, as values that `json.dump` takes."""
+        segments = [
+            {"text": part.text, "first": part.first, "last": part.last, "provisional": part.provisional}
+            for part in self.segments
+        ]
+        return {
+            "segments": segments,
+            "facts": self.facts,
+            "id": self.id,
+            "created_at": self.created_at.isoformat(),
+            "agent": self.agent,
+            "display_role": self.display_role,
+        }
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of its parts: the segments, and the facts if there are any."""
+        return _texts(self.segments, self.facts)
+
+    @property
+    def covers_from(self) -> int:
+        """The first position that it covers; 0 if it has only facts."""
+        return self.segments[0].first if self.segments else 0
+
+    @property
+    def covers_to(self) -> int:
+        """The last position that it covers; the verbatim window starts right after."""
+        return self.segments[-1].last if self.segments else 0
+
+    @property
+    def provisional(self) -> bool:
+        """Whether a part of it is a digest that a written summary will replace."""
+        return any(segment.provisional for segment in self.segments)
+
+
+def _texts(segments: Sequence[Segment], facts: str) -> list[str]:
+    return [segment.text for segment in segments] + [facts] * bool(facts)
+
+
+def check_summary_role(name: str, value: Any) -> SummaryRole:
+    """The role that a summary may be shown in: `user` or `system`."""
+    if value not in get_args(SummaryRole):
+        raise ValueError(f"{name} is {value!r}; it must be user or system")
+    role: SummaryRole = value
+    return role

@@ -1,0 +1,328 @@
+"""Token counts for texts, messages and tools.
+
+The built-in estimate (`token_estimate`) needs no vocabulary and no download. `Calibration` corrects it with
+the counts that providers report; `ExactTextCounter` uses the tokenizer of a model where one is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, cast, runtime_checkable
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent
+from autonomy_ctx.messages.text_cache import TextCache
+from autonomy_ctx.messages.token_estimate import estimate_tokens
+
+MIN_REPORT_WEIGHT = 0.2
+MIN_FACTOR_CHANGE = 0.05
+MIN_FACTOR, MAX_FACTOR = 0.25, 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationStep:
+    """The factor in use from a report on."""
+
+    factor: float
+    reports: int
+
+
+class Calibration:
+    """The factor between counted and reported tokens, and all its changes."""
+
+    def __init__(self) -> None:
+        self.steps: list[CalibrationStep] = [CalibrationStep(factor=1.0, reports=0)]
+        self._average = 1.0
+        self._reports = 0
+
+    @property
+    def factor(self) -> float:
+        """The factor in use."""
+        return self.steps[-1].factor
+
+    def scale(self, tokens: int) -> int:
+        """A count, corrected by the factor."""
+        factor = self.steps[-1].factor
+        return tokens if factor == 1.0 else math.ceil(tokens * factor)
+
+    def observe(self, counted: int, reported: int) -> bool:
+        """Learn from one report. Returns true if the factor changed. Reports without tokens are ignored."""
+        if counted <= 0 or reported <= 0:
+            return False
+        ratio = min(max(reported / counted, MIN_FACTOR), MAX_FACTOR)
+        self._reports += 1
+        weight = max(MIN_REPORT_WEIGHT, 1 / self._reports)
+        self._average += weight * (ratio - self._average)
+        if abs(self._average / self.factor - 1) <= MIN_FACTOR_CHANGE:
+            return False
+        self.steps.append(CalibrationStep(factor=round(self._average, 3), reports=self._reports))
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as JSON, to keep it across a restart."""
+        return {
+            "average": self._average,
+            "reports": self._reports,
+            "steps": [{"factor": step.factor, "reports": step.reports} for step in self.steps],
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Calibration:
+        """A calibration from the result of `to_dict`."""
+        calibration = cls()
+        try:
+            calibration._average = float(value["average"])
+            calibration._reports = int(value["reports"])
+            calibration.steps = [
+                CalibrationStep(factor=float(step["factor"]), reports=int(step["reports"]))
+                for step in value["steps"]
+            ]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise InvalidMessage(
+                "calibration", f"is not what Calibration.to_dict returned ({problem!r})"
+            ) from None
+        if not calibration.steps or not all(
+            MIN_FACTOR <= step.factor <= MAX_FACTOR for step in calibration.steps
+        ):
+            raise InvalidMessage(
+                "calibration.steps", f"must have factors between {MIN_FACTOR} and {MAX_FACTOR}"
+            )
+        return calibration
+
+
+# What the chat formats put around every message, every call and every tool.
+PER_MESSAGE = 4
+PER_CALL = 5
+PER_TOOL = 8
+PER_IMAGE = 300
+
+# Counts of tool descriptions, by the counter and the text.
+_tool_counts: TextCache[int] = TextCache(256)
+MAX_CACHED_TOOL = 8000
+
+
+class TextCounter(Protocol):
+    """Counts the tokens of a text; two counters with the same name count the same."""
+
+    name: str
+
+    def count(self, text: str) -> int: ...
+
+
+# Models whose vocabulary has one token per digit.
+_DIGITS_APART = (
+    "qwen",
+    "gemma",
+    "gemini",
+    "mistral",
+    "mixtral",
+    "ministral",
+    "codestral",
+    "devstral",
+    "llama-2",
+)
+
+
+class EstimatedTextCounter:
+    """The built-in estimate: no download, no dependency.
+
+    With `digits_apart` every digit counts as a token, as in the vocabularies of Qwen, Gemma and Mistral;
+    `EstimatedTextCounter.for_model("qwen3-32b")` chooses by the name of a model.
+    """
+
+    def __init__(self, *, digits_apart: bool = False) -> None:
+        self.digits_apart = digits_apart
+        self.name = "estimate-2-digits-apart" if digits_apart else "estimate-2"
+
+    @classmethod
+    def for_model(cls, model: str) -> EstimatedTextCounter:
+        """The estimate for a model, chosen by its name if the name is known."""
+        return cls(digits_apart=_bare_model_name(model).startswith(_DIGITS_APART))
+
+    def count(self, text: str) -> int:
+        return estimate_tokens(text, digits_apart=self.digits_apart)
+
+
+@lru_cache(1024)
+def _shared_count(counter: str, tokens: int) -> tuple[str, int]:
+    """A count with the name of its counter: one value for all messages that cost the same."""
+    return counter, tokens
+
+
+class TokenCounter:
+    """Counts messages and tools, by the built-in estimate or any other `TextCounter`."""
+
+    def __init__(
+        self, text_counter: TextCounter | None = None, *, calibration: Calibration | None = None
+    ) -> None:
+        self.text_counter: TextCounter = text_counter or EstimatedTextCounter()
+        self.calibration = calibration or Calibration()
+
+    @property
+    def name(self) -> str:
+        """The name of the way of counting, without the calibration."""
+        return self.text_counter.name
+
+    def count_text(self, text: str) -> int:
+        """The tokens of a text."""
+        return self.calibration.scale(self.text_counter.count(text))
+
+    def count_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> int:
+        """The tokens of messages, given as `Message`s or dicts."""
+        raw = sum(map(self.count_uncalibrated, wire.from_dicts(messages)))
+        return self.calibration.scale(raw)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """The tokens of tool descriptions, which a model reads on every turn."""
+        return self.calibration.scale(self._raw_tools(tools))
+
+    def observe(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        reported: int,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
+        """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
+        counted, name = 0, self.text_counter.name
+        for message in messages:
+            known = message._row_values if isinstance(message, Message) else None
+            if known is not None and known[0] == name:
+                counted += known[1]
+            else:
+                counted += sum(map(self.count_uncalibrated, wire.from_dicts([message])))
+        return self.calibration.observe(counted + self._raw_tools(tools), reported)
+
+    def count_uncalibrated(self, message: Message) -> int:
+        """The count before calibration, which is stored with each message."""
+        known = message._row_values
+        if known is not None and known[0] == self.text_counter.name:
+            return known[1]
+        tokens = count_message(message, self.text_counter.count)
+        note_count(message, self.text_counter.name, tokens)
+        return tokens
+
+    def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        return sum(PER_TOOL + self._count_tool(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+
+    def _count_tool(self, text: str) -> int:
+        # An agent offers the same tools with every request.
+        if len(text) > MAX_CACHED_TOOL:
+            return self.text_counter.count(text)
+        return _tool_counts.get_or_make((self.text_counter.name, text), lambda: self.text_counter.count(text))
+
+
+def count_message(message: Message, count: Callable[[str], int]) -> int:
+    """The tokens of a message whose texts are counted by `count`."""
+    total = PER_MESSAGE
+    content = message.content
+    if type(content) is str:
+        total += count(content)
+    elif type(content) is TextContent:
+        total += count(content.text)
+    else:
+        for part in message.parts:
+            if isinstance(part, TextContent):
+                total += count(part.text)
+            elif isinstance(part, ThinkingContent):
+                total += count(part.redacted or part.text)
+            else:
+                total += PER_IMAGE
+    for call in message.tool_calls:
+        total += PER_CALL + count(call.name) + count(call.arguments)
+    if message.name:
+        total += count(message.name)
+    return total
+
+
+def note_count(message: Message, counter: str, tokens: int) -> None:
+    """Let a message keep its count, and which counter it is of."""
+    known, counted = message._row_values, _shared_count(counter, tokens)
+    # What follows the count in a message from a row stays.
+    values = counted if known is None or len(known) == 2 else counted + known[2:]
+    object.__setattr__(message, "_row_values", values)
+
+
+def count_each(counter: TokenCounter, messages: Iterable[Message]) -> list[int]:
+    """The uncalibrated count of each message; a count that is known is looked up without a call."""
+    name, count = counter.text_counter.name, counter.count_uncalibrated
+    return [
+        known[1] if (known := message._row_values) is not None and known[0] == name else count(message)
+        for message in messages
+    ]
+
+
+# Longest prefix first: the first that fits a model's name decides.
+_VOCABULARIES = (
+    ("gpt-3.5", "cl100k_base"),
+    ("gpt-4o", "o200k_base"),
+    ("gpt-4.", "o200k_base"),
+    ("gpt-4", "cl100k_base"),
+    ("gpt-oss", "gpt-oss"),
+    ("gpt-", "o200k_base"),
+    ("o1", "o200k_base"),
+    ("o3", "o200k_base"),
+    ("o4", "o200k_base"),
+    ("llama-2", "llama2"),
+    ("llama", "llama3"),
+    ("qwen", "qwen3"),
+    ("deepseek", "deepseek_v3"),
+    ("mistral", "mistral_v3"),
+    ("gemma", "gemma3"),
+    ("glm", "glm4"),
+    ("kimi", "kimi_k2"),
+    ("phi", "phi4"),
+)
+
+
+def _bare_model_name(model: str) -> str:
+    """The name of a model without that of its provider."""
+    return model.rsplit("/", 1)[-1].lower()
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A memory that counts the tokens of what it keeps; a template counts in the same way."""
+
+    @property
+    def token_counter(self) -> TokenCounter | None:
+        """What counts them."""
+
+
+def token_counter_of(memory: Any) -> TokenCounter | None:
+    """The counter of a memory; None for one that has none."""
+    try:
+        return cast(CountsTokens, memory).token_counter
+    except AttributeError:
+        return None
+
+
+class ExactTextCounter:
+    """Counts with the tokenizer of a model (`gpt-4o`, `qwen3-32b`) or of a vocabulary (`o200k_base`)."""
+
+    def __init__(self, model: str) -> None:
+        try:
+            from splintr import Tokenizer
+        except ImportError:
+            raise ImportError(
+                "exact token counts need the extra: pip install 'autonomy-ctx[tokens]'"
+            ) from None
+        bare = _bare_model_name(model)
+        vocabulary = next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
+        try:
+            self._tokenizer: Any = Tokenizer.from_pretrained(vocabulary)
+        except ValueError as problem:
+            raise ValueError(
+                f"no bundled vocabulary fits {model!r}; use the estimate instead, which learns from the "
+                f"counts that the provider reports ({problem})"
+            ) from None
+        self.name = f"splintr:{vocabulary}"
+
+    def count(self, text: str) -> int:
+        # Ordinary: a special token spelled out in a user's text is text.
+        return len(self._tokenizer.encode_ordinary(text.encode("utf-8", "replace").decode()))

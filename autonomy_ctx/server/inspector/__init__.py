@@ -1,0 +1,1 @@
+"""The inspector: a page that shows what a model was sent."""

@@ -1,0 +1,396 @@
+"""How an answer of upstream gets to the client: its bytes as they came, and stored before the last of them.
+
+Nothing is sent to the client before it is known that the request was not too long. If it was, upstream is
+called again with a smaller context. A stream that breaks off ends with an error in the format of the API.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+from cachetools import TTLCache
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
+from autonomy_ctx.background import URGENT_SECONDS, Urgent
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.errors import BudgetExceeded
+from autonomy_ctx.formats.base import ModelReply
+from autonomy_ctx.formats.incoming import as_mapping, as_nonempty_text
+from autonomy_ctx.formats.overflow import Overflow, find_overflow
+from autonomy_ctx.models.catalog import find_context_window
+from autonomy_ctx.server.common.app import ActiveRequests
+from autonomy_ctx.server.common.errors import encode_json
+from autonomy_ctx.server.common.events import LAST_SECONDS, cancel_on_disconnect, send_piece
+from autonomy_ctx.server.openai.conversations import Conversations, Exchange
+from autonomy_ctx.server.openai.errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
+from autonomy_ctx.server.openai.requests import (
+    CONVERSATION_HEADER,
+    AnswerReader,
+    ClientRequest,
+    UpstreamAnswer,
+)
+from autonomy_ctx.server.openai.upstream import (
+    EventSplitter,
+    StreamPiece,
+    Upstream,
+    UpstreamFailure,
+    UpstreamResponse,
+)
+
+logger = logging.getLogger("autonomy_ctx.server")
+
+# From here on a body is read and written in a thread. Below it takes some milliseconds, and a thread would
+# wait longer for its turn while another one writes summaries.
+LARGE_BODY = 1024 * 1024
+# How long a window is kept to that an error has named. A server may be given another model under one name.
+WINDOW_SECONDS = 3600.0
+# For an answer to be stored when its client has gone.
+STORE_SECONDS = 5.0
+_NO_LIMIT = 2**62
+# All that a header can hold; what is not here is percent-encoded.
+_HEADER_CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%") + " "
+
+
+class Exchanges:
+    """What is composed for upstream, within what its models read at once, and what is stored of it."""
+
+    def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
+        self._engine, self._conversations = engine, conversations
+        # How much models read at once, as they told a tenant when it was too much.
+        self._windows: TTLCache[tuple[str, str], int] = TTLCache(
+            256, WINDOW_SECONDS, timer=lambda: engine.clock().timestamp()
+        )
+
+    def turn(self, scope: str, request: ClientRequest) -> AbstractAsyncContextManager[None]:
+        """The turn of a request: others of the same named conversation wait."""
+        return self._conversations.turn(scope, request)
+
+    async def begin(self, scope: str, request: ClientRequest) -> Exchange:
+        """Store what is new of a request, and compose what is sent in its place."""
+        limit = self._context_limit(scope, request)
+        return await self._conversations.begin(scope, request, max_tokens=limit)
+
+    async def compose_smaller(self, exchange: Exchange, overflow: Overflow) -> Exchange | None:
+        """The same request with less, after it was too much for the model; None if there is no less."""
+        request, composed = exchange.request, exchange.context.composed
+        counter = self._engine.memory.token_counter
+        sent = composed.tokens + counter.count_tools(exchange.context.tools)
+        target, window = int(sent * RETRY_SHARE), overflow.learned_window(sent + request.output_tokens)
+        if window is not None:
+            target = min(target, int(window * WINDOW_SHARE) - request.output_tokens)
+            if request.model is not None:
+                self._windows[exchange.key.scope, request.model] = window
+        try:
+            return await self._conversations.compose_again(exchange, max_tokens=max(1, target))
+        except BudgetExceeded:
+            return None
+
+    async def encode(self, exchange: Exchange) -> bytes:
+        """The body for upstream: the client's own, with the context in place of its messages."""
+        request = exchange.request
+        body = request.api.write_body(request, exchange.context, exchange.sources())
+        encode = partial(encode_json, body)
+        return await anyio.to_thread.run_sync(encode) if request.size >= LARGE_BODY else encode()
+
+    async def store_answer(self, exchange: Exchange, answer: UpstreamAnswer) -> bool:
+        """Store an answer, also when its client goes away meanwhile; whether there is one."""
+        if not answer.messages:
+            return False
+        # If it fails, the client has its answer all the same, and most send it back with their next request.
+        await self._store_anyway(self._conversations.finish(exchange, answer))
+        return True
+
+    async def leave(self, exchange: Exchange, *, answered: bool) -> None:
+        """Note that a request has ended."""
+        await self._store_anyway(self._conversations.leave(exchange, answered=answered))
+
+    async def _store_anyway(self, work: Awaitable[None]) -> None:
+        with anyio.move_on_after(STORE_SECONDS, shield=True) as slow:
+            try:
+                await work
+            except Exception as error:
+                logger.error("an answer could not be stored: %s", type(error).__name__)
+        if slow.cancelled_caught:
+            logger.error("an answer could not be stored in time")
+
+    def _context_limit(self, scope: str, request: ClientRequest) -> int | None:
+        """What a context may fill, unless the template has a budget of its own."""
+        if self._engine.template.max_tokens is not None or request.model is None:
+            return None
+        window = self._windows.get((scope, request.model)) or find_context_window(request.model)
+        return None if window is None else max(1, int(window * WINDOW_SHARE) - request.output_tokens)
+
+
+class ModelAnswer(Response):
+    """Answers with what upstream says to a context, and asks once more with less if that was too much."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        upstream: Upstream,
+        tenant: str,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        requests: ActiveRequests,
+        urgent: Urgent,
+    ) -> None:
+        super().__init__()
+        self._exchanges, self._upstream, self._tenant, self._request = exchanges, upstream, tenant, request
+        self._request_headers, self._requests, self._urgent = headers, requests, urgent
+        # Once the first byte is out, nobody waits for it.
+        self._sender = _Sender(on_first=urgent.end)
+        self._exchange: Exchange
+        self._is_answered = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer; when the client goes away, upstream is left at once."""
+        self._sender.send = send
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+                group.start_soon(self._end_urgency)
+                await self._relay()
+                group.cancel_scope.cancel()
+        finally:
+            self._urgent.end()
+            if self._requests.closing and not self._sender.ended:
+                with anyio.move_on_after(LAST_SECONDS, shield=True):
+                    await self._fail(ENDPOINT_CLOSING)
+
+    async def _end_urgency(self) -> None:
+        """Upstream takes its time: others need not wait meanwhile."""
+        await anyio.sleep(URGENT_SECONDS)
+        self._urgent.end()
+
+    async def _relay(self) -> None:
+        failure: OpenAIError | None = None
+        try:
+            async with self._exchanges.turn(self._tenant, self._request):
+                self._exchange = await self._exchanges.begin(self._tenant, self._request)
+                self._sender.conversation = self._exchange.conversation
+                try:
+                    await self._converse()
+                finally:
+                    await self._exchanges.leave(self._exchange, answered=self._is_answered)
+        except Exception as error:
+            failure = to_openai_error(error)
+        if failure is not None:
+            await self._fail(failure)
+
+    async def _converse(self) -> None:
+        """Ask; if it was too much, once more with less."""
+        refusal = await self._ask(may_retry=True)
+        if refusal is None:
+            return
+        smaller = await self._exchanges.compose_smaller(self._exchange, refusal.overflow)
+        if smaller is None:
+            await self._sender.send_all(refusal.response, refusal.body)
+        else:
+            self._exchange = smaller
+            await self._ask(may_retry=False)
+
+    async def _fail(self, failure: OpenAIError) -> None:
+        if self._sender.started:
+            await self._sender.end(self._request.api.error_event(failure.fields()))
+        else:
+            await self._sender.send_error(failure)
+
+    async def _ask(self, *, may_retry: bool) -> _Refusal | None:
+        """Ask and pass the answer on. One that says the request was too long is given back, to retry."""
+        api, content = self._exchange.request.api, await self._exchanges.encode(self._exchange)
+        async with self._upstream.send("POST", api.path, self._request_headers, content) as response:
+            is_good = 200 <= response.status < 300
+            if is_good and response.content_type == "text/event-stream":
+                return await self._relay_stream(response, may_retry)
+            body = await response.read_all()
+            data = _json_object(body)
+            is_good = is_good and not data.get("error")
+            overflow = None if is_good else find_overflow(max(response.status, 400), body)
+            if overflow is not None and may_retry:
+                return _Refusal(overflow, response, body)
+            if is_good:
+                await self._store_answer(api.read_answer(data))
+            if self._sender.started:
+                # The client has the heartbeats of a stream that was too long.
+                error = as_mapping(data.get("error"))
+                message = as_nonempty_text(error.get("message")) or f"{self._upstream.host} sent no stream"
+                raise OpenAIError(message, status=response.status, code=as_nonempty_text(error.get("code")))
+            await self._sender.send_all(response, body)
+        return None
+
+    async def _relay_stream(self, response: UpstreamResponse, may_retry: bool) -> _Refusal | None:
+        api, sender = self._exchange.request.api, self._sender
+        reader, splitter = _TolerantReader(api.reader()), EventSplitter()
+        waiting, has_failed = bytearray(), False
+        # Whether the client was sent, or is to be sent, more than heartbeats.
+        is_begun = has_events = False
+        while (chunk := await response.read_chunk()) is not None:
+            for piece in splitter.feed(chunk):
+                error = api.error_of(piece)
+                if error is not None:
+                    has_failed = True
+                    overflow = find_overflow(400, {"error": error})
+                    if overflow is not None and may_retry and not is_begun:
+                        return _Refusal(overflow, response, bytes(waiting + piece.raw))
+                reader.feed(piece)
+                if api.is_last(piece):
+                    await sender.send_some(response, waiting)
+                    if not has_failed:
+                        await self._store_answer(reader.finish())
+                    await sender.end(piece.raw)
+                    await response.drain()
+                    return None
+                waiting += piece.raw
+                has_events = has_events or not piece.is_heartbeat
+                if piece.is_heartbeat or is_begun or not api.is_preface(piece):
+                    await sender.send_some(response, waiting)
+                    is_begun = has_events
+        answer = reader.finish()
+        if not has_failed and answer.reply.stop is None:
+            raise UpstreamFailure(f"{self._upstream.host} broke off its answer", code="upstream_broke_off")
+        if not has_failed:
+            await self._store_answer(answer)
+        await sender.send_some(response, waiting)
+        await sender.end(splitter.rest)
+        return None
+
+    async def _store_answer(self, answer: UpstreamAnswer) -> None:
+        self._is_answered = await self._exchanges.store_answer(self._exchange, answer)
+
+
+class PassedThrough(Response):
+    """Answers with what upstream says to a request that is none of ours."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: AsyncIterable[bytes] | None,
+    ) -> None:
+        super().__init__()
+        self._upstream, self._method, self._path = upstream, method, path
+        self._request_headers, self._content = headers, content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer as it comes."""
+        sender = _Sender()
+        sender.send = send
+        async with (
+            self._upstream.send(
+                self._method, self._path, self._request_headers, self._content, max_bytes=_NO_LIMIT
+            ) as response,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+            try:
+                while (chunk := await response.read_chunk()) is not None:
+                    await sender.send_some(response, bytearray(chunk))
+                await sender.send_some(response, bytearray())
+                await sender.end(b"")
+            except UpstreamFailure:
+                # The body stays without its end, so the client sees that it is not whole.
+                if not sender.started:
+                    raise
+            group.cancel_scope.cancel()
+
+
+class _Refusal:
+    """An answer that says the request was too long; not sent yet."""
+
+    def __init__(self, overflow: Overflow, response: UpstreamResponse, body: bytes) -> None:
+        self.overflow, self.response, self.body = overflow, response, body
+
+
+class _Sender:
+    """Sends the head of an answer once, and pieces of its body."""
+
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        self._on_first = on_first
+        # Once it is known.
+        self.conversation: str | None = None
+        self.started = self.ended = False
+        self.send: Any = None
+
+    async def send_some(self, response: UpstreamResponse, waiting: bytearray) -> None:
+        """Send what is there, and empty it."""
+        await self._start(response.status, response.headers)
+        if waiting:
+            piece = bytes(waiting)
+            waiting.clear()
+            await send_piece(self.send, piece)
+            self._on_first()
+
+    async def send_all(self, response: UpstreamResponse, body: bytes) -> None:
+        """Send a whole answer."""
+        is_stream = response.content_type == "text/event-stream"
+        length = [] if is_stream else [("content-length", str(len(body)))]
+        await self._start(response.status, [*response.headers, *length])
+        await self.end(body)
+
+    async def send_error(self, error: OpenAIError) -> None:
+        """Send an error of ours."""
+        response = error.response()
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
+        await self._start(error.status, headers)
+        await self.end(bytes(response.body))
+
+    async def end(self, last: bytes) -> None:
+        """Send the last piece."""
+        if not self.ended:
+            self.ended = True
+            await self.send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _start(self, status: int, headers: list[tuple[str, str]]) -> None:
+        if self.started:
+            return
+        self.started = True
+        if self.conversation is not None:
+            name = quote(self.conversation, safe=_HEADER_CHARACTERS)
+            inner = name.strip(" ")
+            # A header has no spaces at its ends.
+            name = name.replace(" ", "%20") if name != inner else name
+            headers = [*headers, (CONVERSATION_HEADER, name)]
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+class _TolerantReader:
+    """Puts an answer together for memory; what it does not understand is the client's matter."""
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader, self._is_damaged = reader, False
+
+    def feed(self, piece: StreamPiece) -> None:
+        if piece.data is None or self._is_damaged:
+            return
+        try:
+            self._reader.feed(piece.data, piece.event)
+        except Exception:  # a format may stumble in any way over what is none of its own
+            self._is_damaged = True
+
+    def finish(self) -> UpstreamAnswer:
+        damaged = UpstreamAnswer(ModelReply(stop="error"))
+        try:
+            return damaged if self._is_damaged else self._reader.finish()
+        except Exception:  # as above
+            return damaged
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = None
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,1 @@
+"""An HTTP API for the users of an application."""
