@@ -11,20 +11,25 @@ from typing import Any, cast
 _PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
 
+def warn_of_former_name(old: str, new: str, *, stacklevel: int = 2) -> None:
+    """Warn whoever uses a name that has changed; it works until 0.4."""
+    text = f"{old} is called {new} now; the former name goes with 0.4"
+    warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 1)
+
+
 def lazy_names(
     module: str, modules: Mapping[str, str], moved: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and the `__dir__` of a module whose names are defined in other modules.
 
-    `moved` has names that are public in another module now; here they give a warning.
+    `moved` has names that are public elsewhere now, as `module` or `module:name`; here they give a warning.
     """
 
     def get_name(name: str) -> object:
         if name in moved:
-            home = moved[name]
-            text = f"{module}.{name} has moved: import it from {home}; {module} will not have it in 0.4"
-            warnings.warn(text, DeprecationWarning, stacklevel=2)
-            return getattr(import_module(home), name)
+            home, _, new = moved[name].partition(":")
+            warn_of_former_name(f"{module}.{name}", f"{home}.{new or name}")
+            return getattr(import_module(home), new or name)
         if name not in modules:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(modules[name]), name)
@@ -36,6 +41,16 @@ def lazy_names(
         return sorted({*vars(sys.modules[module]), *modules})
 
     return get_name, list_names
+
+
+def former_method(old: str, new: str) -> Any:
+    """A method under a name that it had before; it warns, and calls the method of today."""
+
+    def call(self: Any, *given: Any, **named: Any) -> Any:
+        warn_of_former_name(f"{type(self).__name__}.{old}", new)
+        return getattr(self, new)(*given, **named)
+
+    return call
 
 
 class _LazyPattern:

@@ -27,7 +27,7 @@ _MODULES = {
     "Log": "autonomy_ctx.memory.store",
     "MessageMark": "autonomy_ctx.memory.outline",
     "OutlineReader": "autonomy_ctx.memory.outline",
-    "OwedWork": "autonomy_ctx.memory.outline",
+    "DueTask": "autonomy_ctx.memory.outline",
     "Pin": "autonomy_ctx.memory.store",
     "ProfileEntry": "autonomy_ctx.memory.profile",
     "ProfileFact": "autonomy_ctx.memory.store",
@@ -45,7 +45,7 @@ _MODULES = {
     "StoredSegment": "autonomy_ctx.memory.store",
     "Summaries": "autonomy_ctx.memory.store",
     "SummaryState": "autonomy_ctx.memory.store",
-    "TurnHold": "autonomy_ctx.memory.store",
+    "TurnToken": "autonomy_ctx.memory.store",
     "TurnStart": "autonomy_ctx.memory.store",
     "Turns": "autonomy_ctx.memory.store",
     "Vectors": "autonomy_ctx.memory.vectors",
@@ -55,15 +55,17 @@ _MODULES = {
     "register_store": "autonomy_ctx.memory.registry",
 }
 
+_FORMER_NAMES = {"OwedWork": "autonomy_ctx.stores:DueTask", "TurnHold": "autonomy_ctx.stores:TurnToken"}
+
 if TYPE_CHECKING:
     from autonomy_ctx.language.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.outline import (
         ConversationOutline,
+        DueTask,
         FactEnd,
         MessageMark,
         OutlineReader,
-        OwedWork,
         SegmentVersion,
     )
     from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
@@ -94,16 +96,16 @@ if TYPE_CHECKING:
         StoredSegment,
         Summaries,
         SummaryState,
-        TurnHold,
         Turns,
         TurnStart,
+        TurnToken,
         Window,
         Work,
     )
     from autonomy_ctx.memory.transfer import CopyProgress, CopyReport, copy_memory
     from autonomy_ctx.memory.vectors import Vectors
 else:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _FORMER_NAMES)
 
 __all__ = [
     "ConversationFacts",
@@ -112,6 +114,7 @@ __all__ = [
     "CopyProgress",
     "CopyReport",
     "Draft",
+    "DueTask",
     "Entry",
     "Fact",
     "FactChange",
@@ -128,7 +131,6 @@ __all__ = [
     "Log",
     "MessageMark",
     "OutlineReader",
-    "OwedWork",
     "Pin",
     "ProfileEntry",
     "ProfileFact",
@@ -146,8 +148,8 @@ __all__ = [
     "StoredSegment",
     "Summaries",
     "SummaryState",
-    "TurnHold",
     "TurnStart",
+    "TurnToken",
     "Turns",
     "Vectors",
     "Window",

@@ -28,7 +28,7 @@ async def summarize(memory: Memory, conversation: str, count: int) -> None:
         )
         assert await store.commit_segment(key, made, generation=0, fence=lease.fence)
         first = last + 1
-    await store.settle(lease)
+    await store.complete_task(lease)
 
 
 async def measure(folder: Path) -> list[Figure]:

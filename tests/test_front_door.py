@@ -11,12 +11,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from public_names import MODULES, PUBLIC, ROOT, SUBMODULES, get, names
 
 import autonomy_ctx
 from autonomy_ctx._lazy import lazy_names
+from autonomy_ctx.memory.registry import accept_former_names
 
 FOLDER = Path(__file__).parent.parent
 LAZY = [door for door in MODULES if hasattr(importlib.import_module(door), "_MODULES")]
@@ -169,3 +171,39 @@ def test_an_agent_is_imported_without_what_is_optional_or_rare() -> None:
         }
     )
     assert everything.isdisjoint({"autonomy_ctx.testing", "autonomy_ctx.server", "asyncio", "sqlite3"})
+
+
+FORMER = [
+    ("autonomy_ctx.items", "Summary", "autonomy_ctx.messages", "Summary"),
+    ("autonomy_ctx.items", "safe_cuts", "autonomy_ctx.messages", "safe_cuts"),
+    ("autonomy_ctx.compaction", "ClearToolResults", "autonomy_ctx.containers", "ClearToolResults"),
+    ("autonomy_ctx.stores", "TurnHold", "autonomy_ctx.stores", "TurnToken"),
+    ("autonomy_ctx.stores", "OwedWork", "autonomy_ctx.stores", "DueTask"),
+]
+
+
+@pytest.mark.parametrize(("door", "old", "home", "new"), FORMER)
+def test_a_former_name_still_works_and_says_the_new_one(door: str, old: str, home: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{door}.{old} is called {home}.{new} now") as warned:
+        assert get(door, old) is get(home, new)
+    assert warned[0].filename == str(FOLDER / "tests" / "public_names.py")
+
+
+async def test_methods_with_former_names_still_work() -> None:
+    async with autonomy_ctx.Memory() as memory:
+        with pytest.warns(DeprecationWarning, match="get_full_message"):
+            assert await memory.get_whole_message("ana", "trip", "m1") is None
+
+
+def test_a_store_whose_methods_have_former_names_is_accepted() -> None:
+    class FormerStore:
+        async def whole(self, key: object, message_id: str) -> str | None:
+            return None
+
+        owe = settle = whole
+
+    store: Any = FormerStore()
+    with pytest.warns(DeprecationWarning, match=r"FormerStore\.\w+ is called \w+ now"):
+        accept_former_names(store)
+    assert store.full_text == store.whole
+    assert (store.enqueue_task, store.complete_task) == (store.owe, store.settle)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkabl
 
 import anyio
 
+from autonomy_ctx._lazy import former_method
 from autonomy_ctx.agents import serialization
 from autonomy_ctx.agents.agent_tools import AgentTools, own_tools
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
@@ -430,11 +431,13 @@ class Agent(AsyncResource):
         """How many messages a conversation has, without reading them."""
         return await self.memory.get_message_count(scope, conversation)
 
-    async def get_whole_message(
+    async def get_full_message(
         self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
     ) -> dict[str, Any] | None:
         """The full text of a tool result that was shortened in the log; None for other messages."""
-        return await self.memory.get_whole_message(scope, conversation, message_id)
+        return await self.memory.get_full_message(scope, conversation, message_id)
+
+    get_whole_message = former_method("get_whole_message", "get_full_message")
 
     async def search(
         self, query: str, *, scope: str = SCOPE, conversation: str | None = None, limit: int = 10

@@ -23,7 +23,7 @@ from autonomy_ctx.background import Background, current_loop
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.processes import process_name
-from autonomy_ctx.memory.store import Key, TurnHold
+from autonomy_ctx.memory.store import Key, TurnToken
 
 logger = logging.getLogger("autonomy_ctx.agents")
 
@@ -56,11 +56,11 @@ class TurnLease:
         self.lost = self.released = False
 
     @property
-    def hold(self) -> TurnHold | None:
+    def hold(self) -> TurnToken | None:
         """The right to write, while the turn holds the lease."""
         if self._ticket is None or not self._holds or self.released:
             return None
-        return TurnHold(self.key, self._ticket, self._owner)
+        return TurnToken(self.key, self._ticket, self._owner)
 
     async def begin(self, *messages: Any, after: int | None = None) -> list[int] | None:
         """Acquire the lease and store the first messages.

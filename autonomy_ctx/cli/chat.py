@@ -73,7 +73,7 @@ _OPEN_ESCAPE = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
+class ChatOptions:
     """What the command line says about the agent; None is what was not said."""
 
     model: str | None
@@ -452,7 +452,7 @@ class InterruptibleWork:
 @asynccontextmanager
 async def open_session(
     output: Output,
-    options: AgentOptions,
+    options: ChatOptions,
     *,
     file: str | None,
     memory: str | None,
@@ -549,7 +549,7 @@ def chat(
     The bar after an answer shows the sections of the context. If the database does not exist, it is
     created. Without --memory, nothing is stored. Input can also come from a pipe: each line is a turn.
     """
-    options = AgentOptions(
+    options = ChatOptions(
         model=model,
         base_url=base_url,
         instructions=instructions,

@@ -120,7 +120,7 @@ async def weather(scope: str, conversation: str, params: Any) -> list[dict[str, 
     raise ConnectionError("weather.example is down")
 
 
-class TurnRows:
+class TurnTable:
     """A row per turn: how far the run is, and the window between its limits; redrawn in a terminal."""
 
     def __init__(self, console: Console, history: SummarizedHistorySection) -> None:
@@ -137,7 +137,7 @@ class TurnRows:
         is_live = console.is_terminal and not console.is_dumb_terminal
         self._live = Live(console=console, auto_refresh=False, transient=True) if is_live else None
 
-    def __enter__(self) -> TurnRows:
+    def __enter__(self) -> TurnTable:
         start = f"{'turn':>7}{'':11}" if self._is_wide else f"{'turn':>7}"
         head = Text(f"{start} {'msgs':>4} ", NOTE_STYLE, no_wrap=True).append_text(self._gauge.scale())
         self._console.print(head.append(f"  {'summary':>11}") if self._is_wide else head)
@@ -179,7 +179,7 @@ async def drive(
     stored, whole = 0, 0
     counter = agent.memory.token_counter
     pause = PAUSE_SECONDS if console.is_terminal else UNSEEN_PAUSE_SECONDS
-    with TurnRows(console, history) as rows:
+    with TurnTable(console, history) as rows:
         for number, turn in enumerate(Script(seed=7).turns(TURNS), start=1):
             clock.next_turn()
             model.turn = turn

@@ -63,7 +63,7 @@ class SectionLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageLine:
+class MessageRow:
     """A message as one line of a table."""
 
     position: int | None
@@ -210,10 +210,10 @@ class SectionTable:
                 yield Text(f"{clean_line(section.name)} was left out: {reason}", style)
 
 
-def message_lines(context: ComposedContext, section: str | None = None) -> list[MessageLine]:
+def message_lines(context: ComposedContext, section: str | None = None) -> list[MessageRow]:
     """The messages of a context, or of one of its sections."""
     return [
-        MessageLine(
+        MessageRow(
             position=origin.position,
             role="summary" if isinstance(message, Summary) else message.role.value,
             tokens=origin.tokens,
@@ -234,7 +234,7 @@ def describe_message(message: Message) -> str:
 class MessageTable:
     """Messages one to a row: all of them, or the `first` and the `last`."""
 
-    lines: Sequence[MessageLine]
+    lines: Sequence[MessageRow]
     first: int | None = None
     last: int = 0
 
@@ -258,7 +258,7 @@ class MessageTable:
         yield table
 
 
-def _with_gap(lines: Sequence[MessageLine], first: int | None, last: int) -> Iterator[MessageLine | int]:
+def _with_gap(lines: Sequence[MessageRow], first: int | None, last: int) -> Iterator[MessageRow | int]:
     """The lines at both ends, and between them how many were left out."""
     if first is None or len(lines) <= first + last:
         yield from lines

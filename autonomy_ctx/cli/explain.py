@@ -16,7 +16,7 @@ from autonomy_ctx.cli.drawing import (
     NARROW,
     NOTE_STYLE,
     Heading,
-    MessageLine,
+    MessageRow,
     MessageTable,
     SectionBar,
     format_money,
@@ -117,12 +117,12 @@ def _list_turns(turns: Sequence[TurnInfo]) -> str:
     return "\n".join(f"  {turn_name(turn)}  {clean_line(turn.text, 60)}" for turn in turns[-MAX_LISTED:])
 
 
-def line_of(message: MessageReport) -> MessageLine:
+def line_of(message: MessageReport) -> MessageRow:
     """A message as one line of a table."""
     calls = "  ".join(f"→ {call.name}({call.arguments})" for call in message.tool_calls)
     parts = "  ".join(f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image")
     text = clean_line(f"{message.text[:LINE_CHARACTERS]} {parts} {calls}", LINE_CHARACTERS)
-    return MessageLine(position=message.position, role=message.role, tokens=message.tokens, text=text)
+    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 def print_turn(output: Output, report: TurnReport) -> None:

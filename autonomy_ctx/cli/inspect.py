@@ -104,17 +104,19 @@ async def _serve(
                 return
 
 
-class Choice(NamedTuple):
+class ConversationChoice(NamedTuple):
     """The newest conversations that the names leave, and how many older ones there are."""
 
     keys: list[Key]
     left_out: int = 0
 
 
-async def _choose(memory: Memory, name: str | None, scope: str | None, agent: str | None) -> Choice:
+async def _choose(
+    memory: Memory, name: str | None, scope: str | None, agent: str | None
+) -> ConversationChoice:
     """The conversation that was named, or the newest that there are."""
     if name is not None:
-        return Choice([await find_conversation(memory, name, agent=agent, scope=scope)])
+        return ConversationChoice([await find_conversation(memory, name, agent=agent, scope=scope)])
     newest: list[tuple[datetime, Key]] = []
     left_out = 0
     async for info in iterate_all(memory, scope, agent):
@@ -122,10 +124,10 @@ async def _choose(memory: Memory, name: str | None, scope: str | None, agent: st
         if len(newest) > MAX_FILE_CONVERSATIONS:
             heapq.heappop(newest)
             left_out += 1
-    return Choice([key for _, key in sorted(newest, reverse=True)], left_out)
+    return ConversationChoice([key for _, key in sorted(newest, reverse=True)], left_out)
 
 
-async def _write_file(output: Output, memory: Memory, file: str, chosen: Choice) -> None:
+async def _write_file(output: Output, memory: Memory, file: str, chosen: ConversationChoice) -> None:
     keys, left_out = chosen
     if not keys:
         raise WrongInput("there are no conversations to write; `autonomy-ctx conversations` lists them")

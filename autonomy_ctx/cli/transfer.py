@@ -231,7 +231,7 @@ async def _write_jsonl(memory: Memory, key: Key, target: IO[bytes]) -> AsyncIter
     async for page in _pages(memory, key):
         for message in page:
             if message.role is ChatRole.TOOL and encoding.CUT_WORDS in message.text:
-                whole = await memory.get_whole_message(key.scope, key.conversation, message.id)
+                whole = await memory.get_full_message(key.scope, key.conversation, message.id)
                 if whole is not None:
                     text = wire.from_dict(whole).text
                     _write_line(target, {"type": FULL_TEXT, "id": message.id, "text": text})
@@ -346,7 +346,7 @@ def _size_of(file: IO[bytes]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class ImportTarget:
     """A message of a file, and where it goes."""
 
     number: int
@@ -357,7 +357,7 @@ class _Place:
 
 def _place_messages(
     source: IO[bytes], names: _Names, *, is_series: bool
-) -> Iterator[_Place | ConversationLine | InvalidLine]:
+) -> Iterator[ImportTarget | ConversationLine | InvalidLine]:
     """The messages of a file, each with its conversation; and the lines that name conversations.
 
     The conversations of a series have no names of their own: they are numbered.
@@ -379,7 +379,7 @@ def _place_messages(
                     key = names.key(current, line.number, f"-{unnamed}" if is_series and unnamed else "")
                     message = wire.from_dict(add_id(line.form, index))
                     check_call_id(message)
-                    yield _Place(number=line.number, key=key, message=message, full_text=line.full_text)
+                    yield ImportTarget(number=line.number, key=key, message=message, full_text=line.full_text)
                 except InvalidLine as error:
                     yield error
                 except InvalidMessage as error:
@@ -400,7 +400,7 @@ def _check(source: IO[bytes], file: str, names: _Names, tell: Callable[[int], No
     named: set[ConversationLine] = set()
     for found in _place_messages(source, names, is_series=False):
         tell(source.tell())
-        if isinstance(found, _Place):
+        if isinstance(found, ImportTarget):
             messages += 1
             try:
                 encoding.make_draft(found.message, counter, full_text=found.full_text)
@@ -440,11 +440,11 @@ async def _store(
     tell: Callable[[int], None],
 ) -> None:
     """Store the messages of a file that was checked, some hundred at a time."""
-    batch: list[_Place] = []
+    batch: list[ImportTarget] = []
     size = 0
     keys: set[Key] = set()
     for found in _place_messages(source, names, is_series=is_series):
-        if not isinstance(found, _Place):
+        if not isinstance(found, ImportTarget):
             continue
         is_full = len(batch) == MESSAGES_PER_BATCH or size > CHARACTERS_PER_BATCH
         if batch and (is_full or batch[0].key != found.key):
@@ -460,7 +460,7 @@ async def _store(
         await _append(memory, batch, report)
 
 
-async def _append(memory: Memory, batch: Sequence[_Place], report: _Report) -> None:
+async def _append(memory: Memory, batch: Sequence[ImportTarget], report: _Report) -> None:
     key = batch[0].key
     view = memory.for_agent(key.agent)
     last = (await view.head(key.scope, key.conversation)).position

@@ -10,14 +10,14 @@ _MODULES = {
     "SwapChoice": "autonomy_ctx.compaction.swap_policy",
 }
 
-_MOVED = dict.fromkeys(("ClearToolResults", "Pipeline", "SummarizeOldest"), "autonomy_ctx.containers")
+_FORMER_NAMES = dict.fromkeys(("ClearToolResults", "Pipeline", "SummarizeOldest"), "autonomy_ctx.containers")
 
 if TYPE_CHECKING:
     from autonomy_ctx.background import Background
     from autonomy_ctx.compaction.summarizer import SummaryEvent
     from autonomy_ctx.compaction.swap_policy import SwapChoice
 else:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _MOVED)
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _FORMER_NAMES)
 
 __all__ = [
     "Background",

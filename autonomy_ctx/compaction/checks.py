@@ -16,13 +16,13 @@ from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.compaction.reply_signs import (
-    Material,
+    SummaryTexts,
     contradicts,
     drop_sentences,
     find_denied,
-    find_fault,
     has_whole_sentence,
     is_other_subject,
+    rejection_reason,
     says_nothing,
     sentence_ends,
     split_sentences,
@@ -140,9 +140,9 @@ def judge(
         reply.text, text, tokens, source, source_tokens
     ):
         return refused("echo")
-    material = Material(source, asked)
+    material = SummaryTexts(source, asked)
     # Without names to look for, the words have to tell.
-    if fault := find_fault(head, material, covered if wanted else 0.0, script_free=script_free):
+    if fault := rejection_reason(head, material, covered if wanted else 0.0, script_free=script_free):
         return refused(fault, _REPAIRS.get(fault))
     longest = max(source_tokens, SMALLEST)
     max_tokens = min(cap + cap // CAP_TOLERANCE, longest - 1)

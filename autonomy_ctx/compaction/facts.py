@@ -16,10 +16,10 @@ from autonomy_ctx.language.fact import (
     Fact,
     FactChange,
     FactLine,
+    active_facts,
     add_note,
     normalize_fact,
     short_fact_line,
-    standing_facts,
 )
 from autonomy_ctx.language.fact_rules import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
@@ -213,7 +213,7 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     Those come first that the source most likely changes. The words of such a fact stand in the source, except
     its numbers: a new value has others.
     """
-    holding = standing_facts(facts)
+    holding = active_facts(facts)
     is_known = _words_of_lines(source).__contains__
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Signs that a reply is not a summary of a conversation, found without a model.
 
-`strip_reply` removes what models write around a summary. `find_fault` names a fault for which a reply is
-always rejected. A summary that is only plain has none.
+`strip_reply` removes what models write around a summary. `rejection_reason` names a fault for which a reply
+is always rejected. A summary that is only plain has none.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _RECORD_WORDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Material:
+class SummaryTexts:
     """What a reply is compared with: its source, and the prompt without the source."""
 
     source: str
@@ -247,7 +247,9 @@ def _without_closing(text: str) -> str:
 # -- what may never stand for history -----------------------------------------------------------------
 
 
-def find_fault(text: str, material: Material, covered: float, *, script_free: bool = False) -> str | None:
+def rejection_reason(
+    text: str, material: SummaryTexts, covered: float, *, script_free: bool = False
+) -> str | None:
     """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
     if not any(map(str.isalnum, _TAG.sub("", text))):
         return "empty"
@@ -289,7 +291,7 @@ def _is_error_body(text: str) -> bool:
     return keys <= _ERROR_KEYS and not keys.isdisjoint(("error", "errors", "message", "detail"))
 
 
-def _own_lines(text: str, material: Material) -> str:
+def _own_lines(text: str, material: SummaryTexts) -> str:
     """The lines of a text that are not headings of the prompt."""
     asked = material.asked_lines
     return "\n".join(
@@ -299,7 +301,7 @@ def _own_lines(text: str, material: Material) -> str:
     )
 
 
-def _repeats_prompt(text: str, body: str, material: Material) -> bool:
+def _repeats_prompt(text: str, body: str, material: SummaryTexts) -> bool:
     if not material.asked:
         return False
     if not any(map(str.isalnum, body)):
@@ -308,7 +310,7 @@ def _repeats_prompt(text: str, body: str, material: Material) -> bool:
     return any(one in plain for one in material.asked_sentences)
 
 
-def _is_refusal(text: str, covered: float, material: Material) -> bool:
+def _is_refusal(text: str, covered: float, material: SummaryTexts) -> bool:
     """Whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
@@ -330,13 +332,13 @@ def _is_refusal(text: str, covered: float, material: Material) -> bool:
     return False
 
 
-def _is_quoted(plain: str, cue: str, material: Material) -> bool:
+def _is_quoted(plain: str, cue: str, material: SummaryTexts) -> bool:
     """Whether the source has these words, too: the cue and what follows it."""
     following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
     return len(following) > QUOTED_WORDS and cue + " ".join(following) in material.folded
 
 
-def _is_loop(text: str, material: Material) -> bool:
+def _is_loop(text: str, material: SummaryTexts) -> bool:
     sentences = [_plain(one) for one in split_sentences(text)]
     sentences = [one for one in sentences if one.count(" ") > 1]
     if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
@@ -356,7 +358,7 @@ def _repeated_share(words: Sequence[str]) -> float:
     return repeated / max(shingles.total(), 1)
 
 
-def _has_other_script(text: str, material: Material) -> bool:
+def _has_other_script(text: str, material: SummaryTexts) -> bool:
     """Whether a text is written in a script that its source does not have."""
     words = _without_codes(text)
     found = {
@@ -373,7 +375,7 @@ def _without_codes(text: str) -> str:
     return " ".join(word for word in text.split() if not word.isascii() or not _CODE_CHARACTER.search(word))
 
 
-def says_nothing(text: str, material: Material) -> bool:
+def says_nothing(text: str, material: SummaryTexts) -> bool:
     """Whether nothing, or one word, is left of a text without headings and placeholders.
 
     Of a source with hardly a word, one word may be enough.
@@ -392,14 +394,14 @@ def says_nothing(text: str, material: Material) -> bool:
     return is_title or (len(words) < 2 and not (is_unspaced(body) and len(words[0]) > 3))
 
 
-def _is_placeholder(found: str, material: Material) -> bool:
+def _is_placeholder(found: str, material: SummaryTexts) -> bool:
     inside = _plain(found.strip("{}[]<>"))
     if not inside or _plain(found) in material.folded:
         return False
     return found.startswith("{{") or inside.startswith(PLACEHOLDER_WORDS)
 
 
-def is_other_subject(text: str, material: Material) -> bool:
+def is_other_subject(text: str, material: SummaryTexts) -> bool:
     """Whether a text says almost nothing that a source with enough to say has, too."""
     if len(material.spoken_stems) < RICH_SOURCE:
         return False
@@ -408,7 +410,7 @@ def is_other_subject(text: str, material: Material) -> bool:
     return shared < SHARED_WORDS and 2 * shared < max(len(set(_stems(body))), 1)
 
 
-def _shared_words(text: str, material: Material) -> int:
+def _shared_words(text: str, material: SummaryTexts) -> int:
     """How many of the words that say what a text is about its source has, too."""
     return len(set(_stems(text)) & material.stems)
 

@@ -20,7 +20,7 @@ from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.compaction.word_tables import are_tables_loaded, prepare_tables
 from autonomy_ctx.language.digest import digest, read_for_digest
-from autonomy_ctx.language.fact import standing_facts
+from autonomy_ctx.language.fact import active_facts
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, Window
@@ -147,7 +147,7 @@ class SnapshotReader:
     @property
     def cached_facts(self) -> int:
         """How many facts the cached summaries have."""
-        return sum(len(standing_facts(state.facts)) for _, state in self._states.values())
+        return sum(len(active_facts(state.facts)) for _, state in self._states.values())
 
     async def read(
         self,

@@ -256,7 +256,7 @@ class Summarizer:
 
     async def _enqueue(self, memory: Memory, key: Key) -> None:
         try:
-            await memory.store.owe(key, task=self.task)
+            await memory.store.enqueue_task(key, task=self.task)
         except StoreError:
             self._queued.pop(make_store_key(memory.store, key), None)
 
@@ -307,7 +307,7 @@ class Summarizer:
             if not settled:
                 # Let another process go on at once. A lease that cannot be given back runs out.
                 with anyio.move_on_after(1, shield=True), suppress(StoreError):
-                    await memory.store.settle(lease, again_in=0.0)
+                    await memory.store.complete_task(lease, again_in=0.0)
         if failure is not None:
             raise failure
 
@@ -325,11 +325,11 @@ class Summarizer:
 
     async def _settle(self, memory: Memory, lease: Lease, again: tuple[Lease, float] | None) -> None:
         if again is None:
-            await memory.store.settle(lease)
+            await memory.store.complete_task(lease)
             return
         changed, seconds = again
         self._not_before[make_store_key(memory.store, lease.key)] = self._clock() + seconds
-        await memory.store.settle(changed, again_in=seconds)
+        await memory.store.complete_task(changed, again_in=seconds)
         wakeup = self._wakeups.get(memory.store)
         if wakeup is not None:
             wakeup.set()

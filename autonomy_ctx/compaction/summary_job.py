@@ -42,7 +42,7 @@ from autonomy_ctx.compaction.segment_writer import (
     run_or_offload,
 )
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import facts_until, render_standing, summary_tokens, window_budget
+from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact import FactChange
@@ -166,7 +166,7 @@ class SummaryJob:
         cached = self._cached_request(state)
         if self._settings.model is None:
             await run_in_steps(read_for_digest([entry.message for entry in entries]))
-        done = await self._found_done(state, entries)
+        done = await self._find_completed(state, entries)
         for _ in range(_MAX_SHRINK_TRIES):
             try:
                 draft = await self._writer.write_batch(
@@ -218,7 +218,7 @@ class SummaryJob:
             return None
         return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
 
-    async def _found_done(self, state: SummaryState, entries: Sequence[Entry]) -> list[FoundDone]:
+    async def _find_completed(self, state: SummaryState, entries: Sequence[Entry]) -> list[FoundDone]:
         """The facts that a digest of these messages has found done: whether they are is decided again."""
         store, first, last = self._memory.store, entries[0].position, entries[-1].position
         if not self._settings.facts or state.covered < first or not isinstance(store, OutlineReader):
@@ -282,7 +282,7 @@ class SummaryJob:
         return self._settings.size - self._memory.token_counter.count_text(self._render_facts(state))
 
     def _render_facts(self, state: SummaryState) -> str:
-        return render_standing(state.facts, self._settings, self._memory.token_counter).text
+        return render_summary_facts(state.facts, self._settings, self._memory.token_counter).text
 
     async def _merge_if_needed(
         self, segments: Sequence[StoredSegment], state: SummaryState, cached: CachedRequest | None

@@ -1,7 +1,7 @@
 """When a new summary replaces the older one in the context.
 
 A new summary changes the beginning of the context, so the provider reads the rest uncached. Keeping the
-older one means sending more messages, which are cached. `SwapTracker` remembers what each conversation was
+older one means sending more messages, which are cached. `SummaryRollout` remembers what each conversation was
 shown and asks the policy.
 """
 
@@ -38,7 +38,7 @@ class _DisplayedSummary:
     newest_segments: tuple[StoredSegment, ...] = ()
 
 
-class SwapTracker:
+class SummaryRollout:
     """Remembers what each conversation was shown; safe to lose, then the newest summary is shown."""
 
     def __init__(self, metrics: SummaryMetrics) -> None:

@@ -1,4 +1,4 @@
-"""Policies that decide whether a finished summary is shown now or later: `eager` and `by_cost`."""
+"""Policies that decide whether a finished summary is shown now or later: `eager` and `cheapest`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def eager(choice: SwapChoice) -> bool:
     return True
 
 
-def by_cost(choice: SwapChoice) -> bool:
+def cheapest(choice: SwapChoice) -> bool:
     """Show a summary when that costs nothing, since the cache is cold, or when waiting has cost as much.
 
     Changing at that point is what makes the two kinds of cost together smallest, as for a shop that pays
@@ -49,7 +49,7 @@ def by_cost(choice: SwapChoice) -> bool:
     return choice.fresh and (choice.carried >= choice.swap_cost or choice.room < choice.batch)
 
 
-POLICIES: dict[str, SwapPolicy] = {"eager": eager, "cost": by_cost}
+POLICIES: dict[str, SwapPolicy] = {"eager": eager, "cost": cheapest}
 
 
 def policy_of(swap: Any) -> SwapPolicy:

@@ -79,7 +79,7 @@ def _days(segment: StoredSegment, zone: tzinfo) -> str:
     )
 
 
-def render_standing(
+def render_summary_facts(
     facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
     """The facts as text for the summary message, and the facts that do not fit.

@@ -54,7 +54,7 @@ FileLine: TypeAlias = ConversationLine | MessageLine
 
 
 @dataclass(slots=True)
-class _FileState:
+class _ReadState:
     """What earlier values of a file mean for the next ones."""
 
     full_text: dict[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ def _is_json(text: str) -> bool:
 
 
 def _read_json_lines(lines: Iterable[_TextLine]) -> Iterator[FileLine | InvalidLine]:
-    state = _FileState()
+    state = _ReadState()
     for number, text in lines:
         if not text.strip():
             continue
@@ -167,10 +167,10 @@ def _read_document(lines: Iterable[_TextLine], max_value_bytes: int) -> Iterator
     except (ValueError, RecursionError):
         yield InvalidLine(first, "begins a document that is nested too deeply")
     else:
-        yield from _read_value(value, first, _FileState())
+        yield from _read_value(value, first, _ReadState())
 
 
-def _read_value(value: Any, number: int, state: _FileState) -> Iterator[FileLine | InvalidLine]:
+def _read_value(value: Any, number: int, state: _ReadState) -> Iterator[FileLine | InvalidLine]:
     """What one JSON value stands for: a message, a list of them, conversations, or what belongs to one."""
     if isinstance(value, dict) and value.get("type") == CONVERSATION and "role" not in value:
         yield _read_conversation(value, number)
@@ -205,7 +205,7 @@ def _list_of(value: Any) -> list[Any] | None:
     return find_messages(value)
 
 
-def _read_message(form: dict[str, Any], number: int, state: _FileState) -> Iterator[FileLine | InvalidLine]:
+def _read_message(form: dict[str, Any], number: int, state: _ReadState) -> Iterator[FileLine | InvalidLine]:
     message_id = form.get("id")
     full = state.full_text.pop(message_id, None) if isinstance(message_id, str) else None
     try:

@@ -14,7 +14,7 @@ from autonomy_ctx.inspection.report import Report, from_seconds
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.language.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import ConversationOutline, FactEnd, OutlineReader, OwedWork
+from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd, OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
 
 # How far the first message is looked for at once, when those before it were deleted.
@@ -250,7 +250,7 @@ async def read_bounds(memory: Memory, key: Key) -> WindowBounds | None:
     return None
 
 
-def report_work(work: OwedWork | None) -> SummaryWork | None:
+def report_work(work: DueTask | None) -> SummaryWork | None:
     """The report of a summary that is due."""
     if work is None:
         return None

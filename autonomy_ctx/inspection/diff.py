@@ -136,7 +136,7 @@ def _texts_by_section(context: ComposedContext) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _ContextMessage:
     """A message at its place in a context."""
 
     index: int
@@ -151,9 +151,9 @@ class _Place:
         return "summary" if isinstance(self.message, Summary) else self.message.role.value
 
 
-def _places(context: ComposedContext) -> list[_Place]:
+def _places(context: ComposedContext) -> list[_ContextMessage]:
     return [
-        _Place(
+        _ContextMessage(
             index=index,
             message=message,
             section=origin.section,
@@ -185,7 +185,7 @@ def _compare_messages(before: StepContext, after: StepContext) -> list[MessageDi
     return [*found, *(_diff(place, None) for place in removed), *added]
 
 
-def _pair(old: Sequence[_Place], new: Sequence[_Place]) -> dict[int, int]:
+def _pair(old: Sequence[_ContextMessage], new: Sequence[_ContextMessage]) -> dict[int, int]:
     """For each message of the later context the one that it was before, if any, by index.
 
     Stored messages are paired by position. Others of a section by what they say; those that are left, in
@@ -194,7 +194,7 @@ def _pair(old: Sequence[_Place], new: Sequence[_Place]) -> dict[int, int]:
     pairs: dict[int, int] = {}
     taken: set[int] = set()
 
-    def match(key_of: object, place: _Place, rows: dict[object, list[_Place]]) -> None:
+    def match(key_of: object, place: _ContextMessage, rows: dict[object, list[_ContextMessage]]) -> None:
         candidates = rows.get(key_of)
         if candidates and place.index not in pairs:
             partner = candidates.pop(0)
@@ -202,7 +202,7 @@ def _pair(old: Sequence[_Place], new: Sequence[_Place]) -> dict[int, int]:
             taken.add(partner.index)
 
     for key in (_position_key, _text_key, _order_key):
-        rows: dict[object, list[_Place]] = defaultdict(list)
+        rows: dict[object, list[_ContextMessage]] = defaultdict(list)
         for place in old:
             if place.index not in taken:
                 rows[key(place)].append(place)
@@ -212,19 +212,19 @@ def _pair(old: Sequence[_Place], new: Sequence[_Place]) -> dict[int, int]:
     return pairs
 
 
-def _position_key(place: _Place) -> object:
+def _position_key(place: _ContextMessage) -> object:
     return None if place.position is None else (place.section, place.position)
 
 
-def _text_key(place: _Place) -> object:
+def _text_key(place: _ContextMessage) -> object:
     return None if place.position is not None else (place.section, place.fingerprint)
 
 
-def _order_key(place: _Place) -> object:
+def _order_key(place: _ContextMessage) -> object:
     return None if place.position is not None else (place.section, place.role)
 
 
-def _diff(old: _Place | None, new: _Place | None) -> MessageDiff:
+def _diff(old: _ContextMessage | None, new: _ContextMessage | None) -> MessageDiff:
     place = new or old
     assert place is not None, "a message is in one of the two"
     change: Change = "added" if old is None else "removed"

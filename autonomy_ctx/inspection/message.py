@@ -170,7 +170,7 @@ async def read_message(memory: Memory, scope: str, conversation: str, position: 
     if not window.entries:
         raise UnknownPosition(position=position, last=window.head.position)
     entry = window.entries[0]
-    form = await memory.get_whole_message(scope, conversation, entry.message.id)
+    form = await memory.get_full_message(scope, conversation, entry.message.id)
     if form is None:
         report = report_entry(memory, entry, None)
     else:

@@ -218,7 +218,7 @@ def short_fact_line(fact: Fact, characters: int) -> str:
     return line[: characters - len(CUT_MARK)].rstrip() + CUT_MARK
 
 
-def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
+def active_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
     return list(chain.from_iterable(_order_facts(facts).by_kind.values()))
 
@@ -342,7 +342,7 @@ def render_facts(
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
-    shown = [lines[fact.id] for fact in standing_facts(list(chosen.values()))]
+    shown = [lines[fact.id] for fact in active_facts(list(chosen.values()))]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
     if len(chosen) == len(order.facts):
         return RenderedFacts(text)

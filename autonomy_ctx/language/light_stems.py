@@ -76,7 +76,7 @@ def _languages_by_letter() -> dict[str, list[str]]:
 
 
 @cache
-def little_words() -> frozenset[str]:
+def function_words() -> frozenset[str]:
     """Words that tell a language of the Latin script from English."""
     return frozenset(_languages_by_word()) - frozenset(_AMBIGUOUS_WORDS.split())
 
@@ -86,7 +86,7 @@ def guess_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
 
     `english` is how many little words of English it has. Ambiguous words decide between others only.
     """
-    clear = little_words().intersection(words)
+    clear = function_words().intersection(words)
     text = "".join(words)
     by_letter = _languages_by_letter()
     letters = [] if text.isascii() else [by_letter[one] for one in by_letter.keys() & set(text)]

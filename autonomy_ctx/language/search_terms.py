@@ -23,9 +23,9 @@ from autonomy_ctx.language.folding import (
 from autonomy_ctx.language.light_stems import (
     COMPOUND_LANGUAGES,
     LATIN_LANGUAGES,
+    function_words,
     guess_languages,
     light_stems,
-    little_words,
     noun_stem,
 )
 from autonomy_ctx.language.stems import stem_term
@@ -219,7 +219,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     """The other forms of a word, marked. What a question may be spelled like is left to the question."""
     form = fold_script(word)
     found = [] if form == word else [form]
-    if word not in little_words() and not _DIGIT_PATTERN.search(word):
+    if word not in function_words() and not _DIGIT_PATTERN.search(word):
         joined = ""
         compound = [language for language in COMPOUND_LANGUAGES if language in languages][:1]
         if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
@@ -241,7 +241,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
 def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
     """Where to look for a word of a question."""
     forms = [word, *spelling_forms(word)]
-    if word in little_words() or _DIGIT_PATTERN.search(word):
+    if word in function_words() or _DIGIT_PATTERN.search(word):
         return FoldedTerms(forms[1:], [], [_mark_form(form) for form in forms], [])
     stems = [stem for form in forms for stem in light_stems(form, languages)]
     stems += [stem for form in forms if form.isascii() and (stem := stem_term(form)) != form]

@@ -280,7 +280,7 @@ def truncate_tool_result(message: Message) -> Message:
     keep = RESULT_LIMIT // 8
     note = (
         f"\n[... {len(text) - 2 * keep:,} of {len(text):,} characters are {CUT_WORDS}; "
-        f"memory.get_whole_message(scope, conversation, {message.id!r}) gives all of it ...]\n"
+        f"memory.get_full_message(scope, conversation, {message.id!r}) gives all of it ...]\n"
     )
     return replace(message, content=text[:keep] + note + text[-keep:])
 

@@ -21,11 +21,11 @@ from autonomy_ctx.language.fact import (
     FactKind,
     FactSource,
     FactState,
+    active_facts,
     clean_fact_text,
     fact_id,
     fact_number,
     normalize_fact,
-    standing_facts,
 )
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.outline import FactEnd, make_fact_end
@@ -462,7 +462,7 @@ class ConversationFacts:
         forget_texts()
 
     async def _holding(self) -> list[Fact]:
-        return standing_facts((await self._store.summary(self._key)).facts)
+        return active_facts((await self._store.summary(self._key)).facts)
 
     async def _find(self, fact_id: str) -> Fact:
         found = next((fact for fact in await self._holding() if fact.id == fact_id), None)

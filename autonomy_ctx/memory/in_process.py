@@ -32,8 +32,8 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
-    TurnHold,
     TurnStart,
+    TurnToken,
     Window,
     check_drop,
     check_put,
@@ -43,10 +43,10 @@ from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.messages.stored_form import shrink_source_form
 
 if TYPE_CHECKING:
-    from autonomy_ctx.memory.name_index import NameIndex
+    from autonomy_ctx.memory.name_index import ConversationIndex
     from autonomy_ctx.memory.search_index import SearchIndex
     from autonomy_ctx.memory.vector_rows import VectorRows
-    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
+    from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
 # With fewer numbers than this, a thread would take longer than to compare.
 _INLINE_NUMBERS = 500_000
@@ -63,14 +63,14 @@ class InProcessStore:
         self._turns, self._turn_signals = TurnRows(), TurnSignals()
         self._index: SearchIndex | None = None
         # Made by the first listing.
-        self._names: NameIndex | None = None
+        self._names: ConversationIndex | None = None
         # Made for the first embedder.
         self._vectors: VectorRows | None = None
         self._clock = clock
         self._closed = False
 
     async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         self._check_open()
         if turn is not None and not self._turns.is_held(turn) and not self._has(key, drafts):
@@ -165,7 +165,7 @@ class InProcessStore:
         log = self._conversations.get(key)
         return Head() if log is None else log.head
 
-    async def whole(self, key: Key, message_id: str) -> str | None:
+    async def full_text(self, key: Key, message_id: str) -> str | None:
         self._check_open()
         log = self._conversations.get(key)
         place = None if log is None else log.find(message_id)
@@ -300,12 +300,12 @@ class InProcessStore:
         ]
         return sorted(found, key=lambda one: one.fact.created_at)
 
-    async def owe(self, key: Key, *, task: str) -> bool:
+    async def enqueue_task(self, key: Key, *, task: str) -> bool:
         self._check_open()
         log = self._conversations.get(key)
         spoken_in = log is not None and log.head.count > 0
         if spoken_in:
-            self._work.owe(key, task, self._clock())
+            self._work.enqueue_task(key, task, self._clock())
         return spoken_in
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
@@ -323,9 +323,9 @@ class InProcessStore:
         self._check_open()
         return self._work.extend(lease, seconds, self._clock())
 
-    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
         self._check_open()
-        return self._work.settle(lease, again_in, self._clock())
+        return self._work.complete_task(lease, again_in, self._clock())
 
     async def put_records(
         self,
@@ -415,7 +415,7 @@ class InProcessStore:
 
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[TextBlock] | None:
+    ) -> list[EmbeddingBlock] | None:
         rows = self._vectors_of(embedder)
         logs = self._scope_logs(agent, scope, conversation)
         return None if rows is None else rows.read_unembedded(logs, limit)
@@ -626,13 +626,13 @@ class InProcessStore:
             generation, revision = head.generation + 1, head.revision + (derived > 0)
             log.head = Head(head.position, count, generation, log.newest_user(), revision)
 
-    def _name_index(self) -> NameIndex:
+    def _name_index(self) -> ConversationIndex:
         self._check_open()
         if self._names is None:
             # Imported here: few programs list what there is.
-            from autonomy_ctx.memory.name_index import NameIndex
+            from autonomy_ctx.memory.name_index import ConversationIndex
 
-            self._names = NameIndex(key for key, log in self._conversations.items() if log.head.count)
+            self._names = ConversationIndex(key for key, log in self._conversations.items() if log.head.count)
         return self._names
 
     def _check_open(self) -> None:

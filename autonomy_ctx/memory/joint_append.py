@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeGuard
 
 from autonomy_ctx.memory.message_ref import MessageRef
-from autonomy_ctx.memory.store import Draft, Key, Store, TurnHold, check_put
+from autonomy_ctx.memory.store import Draft, Key, Store, TurnToken, check_put
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -39,7 +39,7 @@ class JointAppend(Protocol):
         drafts: Sequence[Draft],
         record: RecordDraft,
         *,
-        turn: TurnHold | None = None,
+        turn: TurnToken | None = None,
         ends: bool = False,
     ) -> list[int]:
         """As `append`; the record is put too, or not if the conversation has another generation by now."""
@@ -51,7 +51,7 @@ async def append_with_record(
     drafts: Sequence[Draft],
     record: RecordDraft,
     *,
-    turn: TurnHold | None = None,
+    turn: TurnToken | None = None,
     ends: bool = False,
 ) -> list[int]:
     """Append and put a record; the messages first, if it cannot be done at once.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from autonomy_ctx._lazy import former_method
 from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import SharedTurn, StoreError
 from autonomy_ctx.formats.any_reply import read_answer
@@ -22,7 +23,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.compose_cache import ComposeCache
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
-from autonomy_ctx.memory.registry import StoreOptions, open_store
+from autonomy_ctx.memory.registry import StoreOptions, accept_former_names, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
     ConversationInfo,
@@ -35,8 +36,8 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     Store,
     SummaryState,
-    TurnHold,
     TurnStart,
+    TurnToken,
     Window,
     check_cursor,
     check_name,
@@ -131,9 +132,10 @@ class Memory(AsyncResource):
             store = open_store(url, options)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
+        accept_former_names(store)
         self._store: Store = store
         # The turn that this view writes, see `in_turn`.
-        self._turn: TurnHold | None = None
+        self._turn: TurnToken | None = None
         # What is in this process already needs no second copy of its windows.
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
@@ -158,7 +160,7 @@ class Memory(AsyncResource):
         view._instructions = list(self._instructions)
         return view
 
-    def in_turn(self, turn: TurnHold) -> Memory:
+    def in_turn(self, turn: TurnToken) -> Memory:
         """A view of this memory for one turn: after the turn has lost its lease, appends raise `TurnLost`."""
         view = copy.copy(self)
         view._turn = turn
@@ -187,7 +189,7 @@ class Memory(AsyncResource):
         returned. So after an error with an unknown outcome, send the same message again.
 
         `full_texts` has, by message id, the full text of tool results that are shortened in the messages;
-        `get_whole_message` returns it.
+        `get_full_message` returns it.
 
         In a turn (see `in_turn`), `TurnLost` is raised if another turn has begun. `ends_turn` releases the
         lease of the turn in the same transaction. A `record` is stored with the messages, in one transaction
@@ -364,16 +366,16 @@ class Memory(AsyncResource):
         """All messages ever stored; with a limit the newest."""
         return await self.get_messages_only(scope, conversation, limit=limit)
 
-    async def get_whole_message(
-        self, scope: str, conversation: str, message_id: str
-    ) -> dict[str, Any] | None:
+    async def get_full_message(self, scope: str, conversation: str, message_id: str) -> dict[str, Any] | None:
         """The full text of a tool result that was shortened in the log; None for other messages."""
         encoding.check_id(message_id)
-        body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
+        body = await self._log.full_text(make_key(self.agent, scope, conversation), message_id)
         if body is None:
             return None
         form: dict[str, Any] = await anyio.to_thread.run_sync(encoding.decode_whole_body, body, message_id)
         return form
+
+    get_whole_message = former_method("get_whole_message", "get_full_message")
 
     async def get_message_count(self, scope: str, conversation: str) -> int:
         """How many messages a conversation has, without reading them."""

@@ -1,4 +1,4 @@
-"""`NameIndex`: the keys of conversations in order, so that a page of a listing is found by bisection.
+"""`ConversationIndex`: the keys of conversations in order, so that a page of a listing is found by bisection.
 
 For stores that keep their rows in plain Python objects; a database has indexes of its own.
 """
@@ -14,7 +14,7 @@ from autonomy_ctx.memory.store import Key
 _Row = tuple[str, str, str]
 
 
-class NameIndex:
+class ConversationIndex:
     """The keys of conversations that have messages, once by scope and once by agent."""
 
     __slots__ = ("_by_agent", "_by_scope")

@@ -36,7 +36,7 @@ class SegmentVersion(NamedTuple):
     replaced_by: int | None
 
 
-class OwedWork(NamedTuple):
+class DueTask(NamedTuple):
     """The due work of a conversation: the time in seconds since 1970, and how often it has failed.
 
     `attempts` are failed calls in a row, `refusals` are rejected answers in a row.
@@ -67,7 +67,7 @@ class ConversationOutline(NamedTuple):
     marks: tuple[MessageMark, ...] = ()
     segments: tuple[SegmentVersion, ...] = ()
     done_facts: tuple[FactEnd, ...] = ()
-    work: OwedWork | None = None
+    work: DueTask | None = None
 
 
 def make_fact_end(number: int, position: int, created: float, source: FactSource) -> FactEnd:

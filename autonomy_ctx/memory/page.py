@@ -81,7 +81,7 @@ async def _page_part(
 ) -> _PagePart:
     message = entry.message
     if message.role is ChatRole.TOOL and CUT_WORDS in message.text:
-        whole = await memory.get_whole_message(scope, conversation, message.id)
+        whole = await memory.get_full_message(scope, conversation, message.id)
         if whole is not None:
             message = await anyio.to_thread.run_sync(wire.from_dict, whole, abandon_on_cancel=True)
     text = f"[{entry.position}] {format_message(message, names)}"

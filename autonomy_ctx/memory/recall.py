@@ -16,7 +16,7 @@ import anyio.to_thread
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.ranking import fuse_scores
-from autonomy_ctx.memory.recall_block import BlockWriter, Candidate, RecallResult
+from autonomy_ctx.memory.recall_block import Candidate, RecallResult, RecallWriter
 from autonomy_ctx.memory.recall_query import Period, parse_query
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT
 from autonomy_ctx.memory.store import (
@@ -219,7 +219,7 @@ def render_ranked(
     with_conversation_names: bool,
 ) -> RecallResult:
     """What was found, and while there is room, what stands further around it."""
-    writer = BlockWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
+    writer = RecallWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
     best = _candidates(index, ranked.scores)
     found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
     distant: Iterator[Candidate] = (candidate for candidate in found if candidate is not None)

@@ -1,4 +1,4 @@
-"""`BlockWriter`: old messages as a block of data for a model, within a number of tokens.
+"""`RecallWriter`: old messages as a block of data for a model, within a number of tokens.
 
 The best messages, about 500 tokens, come first, so that they are kept if the block is shortened.
 """
@@ -105,12 +105,12 @@ def render_recall(
         for one in passages
     ]
     names = tool_names_by_call([one.message for one in candidates])
-    writer = BlockWriter(max_tokens, counter, names, with_conversation_names)
+    writer = RecallWriter(max_tokens, counter, names, with_conversation_names)
     writer.fill(sorted(candidates, key=lambda one: one[:3], reverse=True))
     return writer.result()
 
 
-class BlockWriter:
+class RecallWriter:
     """Takes candidates, best first, for as long as their lines fit, and writes the block."""
 
     def __init__(

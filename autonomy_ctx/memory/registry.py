@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from autonomy_ctx._lazy import warn_of_former_name
 from autonomy_ctx.memory.store import Store
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "autonomy_ctx.stores"
 # What `Memory()` without a URL uses.
 IN_PROCESS = "memory://"
+# Methods of a store by their former names, which stores of other authors may still have.
+_FORMER_NAMES = {"whole": "full_text", "owe": "enqueue_task", "settle": "complete_task"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
@@ -139,3 +142,11 @@ def _entry_points() -> EntryPoints:
     from importlib.metadata import entry_points
 
     return entry_points(group=ENTRY_POINTS)
+
+
+def accept_former_names(store: object) -> None:
+    """Let a store be called by the names of today if its methods still have the former ones."""
+    for old, new in _FORMER_NAMES.items():
+        if not hasattr(store, new) and hasattr(store, old):
+            warn_of_former_name(f"{type(store).__name__}.{old}", new, stacklevel=4)
+            setattr(store, new, getattr(store, old))

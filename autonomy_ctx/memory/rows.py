@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
-from autonomy_ctx.memory.outline import OwedWork, SegmentVersion
+from autonomy_ctx.memory.outline import DueTask, SegmentVersion
 from autonomy_ctx.memory.store import (
     Head,
     Key,
@@ -18,7 +18,7 @@ from autonomy_ctx.memory.store import (
     PinSource,
     Record,
     StoredSegment,
-    TurnHold,
+    TurnToken,
     is_current_lease,
     restorable_segments,
     segment_replacement,
@@ -184,7 +184,7 @@ class WorkRows:
         self._rows: dict[Key, _WorkRow] = {}
         self._fences: dict[Key, int] = {}
 
-    def owe(self, key: Key, task: str, now: float) -> _WorkRow:
+    def enqueue_task(self, key: Key, task: str, now: float) -> _WorkRow:
         """Owe a conversation a task."""
         row = self._rows.setdefault(key, _WorkRow(task, now))
         if row.task != task:
@@ -194,7 +194,7 @@ class WorkRows:
 
     def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
         """Owe a conversation a task and take it if it is free and due."""
-        row = self.owe(key, task, now)
+        row = self.enqueue_task(key, task, now)
         if row.owner is not None and _seconds_until(row.lease_until, now):
             return None
         return _seconds_until(row.due, now) or self._acquire(key, row, owner, now + seconds)
@@ -215,7 +215,7 @@ class WorkRows:
             row.lease_until = now + seconds
         return row is not None
 
-    def settle(self, lease: Lease, again_in: float | None, now: float) -> bool:
+    def complete_task(self, lease: Lease, again_in: float | None, now: float) -> bool:
         """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
         row = self._leased_row(lease)
         if row is None:
@@ -233,12 +233,12 @@ class WorkRows:
         row = self._rows.get(key)
         return row is not None and row.owner is not None and self._fences.get(key) == fence
 
-    def owed(self, key: Key) -> OwedWork | None:
+    def owed(self, key: Key) -> DueTask | None:
         """The due work of a conversation."""
         row = self._rows.get(key)
         if row is None:
             return None
-        return OwedWork(row.due, row.attempts, row.refusals, is_leased=row.owner is not None)
+        return DueTask(row.due, row.attempts, row.refusals, is_leased=row.owner is not None)
 
     def delete(self, key: Key) -> None:
         """Owe a conversation nothing any more."""
@@ -360,7 +360,7 @@ class TurnRows:
         elif place is not None:
             del line.waiting[place.ticket]
 
-    def is_held(self, turn: TurnHold) -> bool:
+    def is_held(self, turn: TurnToken) -> bool:
         """Whether no other turn has begun since; its lease may have expired."""
         line = self._lines.get(turn.key)
         holder = None if line is None else line.holder

@@ -167,7 +167,7 @@ class Lease:
 class Work(Protocol):
     """Stores one row for each conversation with due work; the holder of its lease may do the work."""
 
-    async def owe(self, key: Key, *, task: str) -> bool:
+    async def enqueue_task(self, key: Key, *, task: str) -> bool:
         """Mark a `task` as due for this conversation; false if it has no messages."""
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
@@ -185,7 +185,7 @@ class Work(Protocol):
     async def extend(self, lease: Lease, seconds: float) -> bool:
         """Renew a lease; false if another process has it now."""
 
-    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
         """Release a lease and delete the row, unless `again_in` is given; false if the lease was lost.
 
         With `again_in`, in seconds, the work is due again then, with the same attempts and refusals.
@@ -200,7 +200,7 @@ class WorkSignals(Protocol):
         """Wait until this `task` is due for some conversation, at most so many seconds."""
 
 
-class TurnHold(NamedTuple):
+class TurnToken(NamedTuple):
     """The right to write in a turn of a conversation. Each holder has a higher ticket than the one before."""
 
     key: Key
@@ -567,7 +567,7 @@ class Log(Protocol):
     """Stores messages. Appends never overwrite; reads return messages in order."""
 
     async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         """Store all drafts or none. Positions have no gaps; a known id returns its old position.
 
@@ -583,7 +583,7 @@ class Log(Protocol):
     async def head(self, key: Key) -> Head:
         """The state of the conversation."""
 
-    async def whole(self, key: Key, message_id: str) -> str | None:
+    async def full_text(self, key: Key, message_id: str) -> str | None:
         """The uncut body of a message that was too large for the log."""
 
     async def delete(

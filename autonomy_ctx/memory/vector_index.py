@@ -30,8 +30,8 @@ from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import Key, SearchHit, Store, check_name
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
+    EmbeddingBlock,
     MessageVector,
-    TextBlock,
     VectorBlock,
     Vectors,
     embedded_text,
@@ -61,7 +61,7 @@ CANDIDATES_PER_HIT = 2
 _PROBE = "Is it a message that cannot be embedded, or does the embedder fail?"
 
 
-class _Place(NamedTuple):
+class EmbeddingGap(NamedTuple):
     """A conversation that may lack vectors, or with None all of a scope."""
 
     agent: str
@@ -119,8 +119,8 @@ class VectorIndex:
         self._vectors: Vectors = store
         self._sleep, self._clock = sleep, clock
         self._background = Background()
-        self._pending: dict[_Place, None] = {}
-        self._checked: TTLCache[_Place, bool] = TTLCache(MAX_CHECKED, CHECK_SECONDS, timer=clock)
+        self._pending: dict[EmbeddingGap, None] = {}
+        self._checked: TTLCache[EmbeddingGap, bool] = TTLCache(MAX_CHECKED, CHECK_SECONDS, timer=clock)
         # What wakes the job that makes vectors, for each event loop of this process that has one.
         self._wake_events: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
         self._process = os.getpid()
@@ -136,7 +136,7 @@ class VectorIndex:
 
     def note_appended(self, key: Key) -> None:
         """Have what was appended embedded soon."""
-        self._note(_Place(*key))
+        self._note(EmbeddingGap(*key))
 
     async def search(
         self, agent: str, scope: str, query: str, conversation: str | None, limit: int
@@ -172,7 +172,7 @@ class VectorIndex:
         self, agent: str, scope: str, query: str, conversation: str | None, limit: int
     ) -> list[SearchHit]:
         """The messages that are nearest to a query in meaning; none while the embedder fails or is slow."""
-        self._note_search(_Place(agent, scope, None))
+        self._note_search(EmbeddingGap(agent, scope, None))
         vector = await self._embed_query(query)
         if vector is None or self._number is None:
             return []
@@ -182,7 +182,7 @@ class VectorIndex:
 
     async def embed_messages(self, agent: str, scope: str, conversation: str | None) -> int:
         """Compute all missing vectors now, and return how many messages got one."""
-        place, made = _Place(agent, scope, conversation), 0
+        place, made = EmbeddingGap(agent, scope, conversation), 0
         while not self._is_replaced and (blocks := await self._read_blocks(place, MAX_BATCH)):
             made += await self._embed_blocks(blocks)
         if self._is_replaced:
@@ -194,7 +194,7 @@ class VectorIndex:
         self._pending.clear()
         await self._background.aclose()
 
-    def _note(self, place: _Place) -> None:
+    def _note(self, place: EmbeddingGap) -> None:
         if self._is_replaced or len(self._pending) >= MAX_PENDING:
             return
         self._pending[place] = None
@@ -210,7 +210,7 @@ class VectorIndex:
         if wake is not None:
             wake.set()
 
-    def _note_search(self, place: _Place) -> None:
+    def _note_search(self, place: EmbeddingGap) -> None:
         if place not in self._checked:
             self._checked[place] = True
             self._note(place)
@@ -248,7 +248,7 @@ class VectorIndex:
 
     async def _fill_batch(self) -> None:
         """Embed the next batch of messages, those that wait longest first."""
-        blocks: list[TextBlock] = []
+        blocks: list[EmbeddingBlock] = []
         for place in list(self._pending):
             room = self._batch_size - sum(len(block.texts) for block in blocks)
             if room <= 0:
@@ -282,7 +282,7 @@ class VectorIndex:
         elif seconds < FAST_CALL_SECONDS:
             self._batch_size = min(self._batch_size * 2, MAX_BATCH)
 
-    async def _read_blocks(self, place: _Place, limit: int) -> list[TextBlock]:
+    async def _read_blocks(self, place: EmbeddingGap, limit: int) -> list[EmbeddingBlock]:
         if self._number is None:
             await self._embed([_PROBE])
         assert self._number is not None
@@ -294,7 +294,7 @@ class VectorIndex:
             self._note_replaced()
         return found or []
 
-    async def _embed_blocks(self, blocks: Sequence[TextBlock]) -> int:
+    async def _embed_blocks(self, blocks: Sequence[EmbeddingBlock]) -> int:
         """Compute and store the vectors of some blocks, and return their number."""
         texts = [one.text for block in blocks for one in block.texts if one.text]
         made = iter(await self._embed(texts) if texts else [])

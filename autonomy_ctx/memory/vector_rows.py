@@ -9,7 +9,7 @@ from autonomy_ctx.memory.conversation_log import ConversationLog, LogRange
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.memory.vector_matrix import NearVector, VectorMatrix
-from autonomy_ctx.memory.vectors import TextBlock, UnembeddedText, VectorBlock, embedded_text
+from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
 
 
 class Searcher(NamedTuple):
@@ -38,9 +38,9 @@ class VectorRows:
             self._matrices, self._progress = {}, {}
         return self.embedder
 
-    def read_unembedded(self, logs: Iterable[ConversationLog], limit: int) -> list[TextBlock]:
+    def read_unembedded(self, logs: Iterable[ConversationLog], limit: int) -> list[EmbeddingBlock]:
         """The next blocks without vectors."""
-        blocks: list[TextBlock] = []
+        blocks: list[EmbeddingBlock] = []
         for log in logs:
             start = self._progress.get(log.key, 0)
             if start >= log.head.position or limit <= 0:
@@ -54,7 +54,7 @@ class VectorRows:
             )
             end = log.head.position if len(new) <= limit else texts[-1].position
             limit -= len(texts)
-            blocks.append(TextBlock(log.key, start, end, texts))
+            blocks.append(EmbeddingBlock(log.key, start, end, texts))
         return blocks
 
     def put(self, block: VectorBlock, log: ConversationLog) -> None:

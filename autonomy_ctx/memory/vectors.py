@@ -30,7 +30,7 @@ class UnembeddedText(NamedTuple):
     text: str
 
 
-class TextBlock(NamedTuple):
+class EmbeddingBlock(NamedTuple):
     """The messages of a conversation from after `start` to `end`; those before have been embedded."""
 
     key: Key
@@ -69,7 +69,7 @@ class Vectors(Protocol):
 
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[TextBlock] | None:
+    ) -> list[EmbeddingBlock] | None:
         """The next blocks without vectors, at most `limit` messages; empty if all have vectors.
 
         The blocks of a conversation contain only its own messages. Returns None if the embedder is not

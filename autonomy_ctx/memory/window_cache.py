@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.entries import EntryColumns
-from autonomy_ctx.memory.store import Draft, Head, Key, Store, TurnHold, Window
+from autonomy_ctx.memory.store import Draft, Head, Key, Store, TurnToken, Window
 
 # A message in memory is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 1_500
@@ -51,7 +51,7 @@ class WindowCache:
         self.misses = 0
 
     async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         return await self._log.append(key, drafts, turn=turn, ends=ends)
 
@@ -120,8 +120,8 @@ class WindowCache:
     async def head(self, key: Key) -> Head:
         return await self._log.head(key)
 
-    async def whole(self, key: Key, message_id: str) -> str | None:
-        return await self._log.whole(key, message_id)
+    async def full_text(self, key: Key, message_id: str) -> str | None:
+        return await self._log.full_text(key, message_id)
 
     async def delete(
         self,

@@ -210,7 +210,7 @@ class ReplyStream(AsyncIterator[StreamEvent]):
         await self.aclose()
 
 
-class TextBlock(NamedTuple):
+class PromptBlock(NamedTuple):
     """A block of a prompt: its label, where it stands, and the text inside."""
 
     label: str
@@ -219,7 +219,7 @@ class TextBlock(NamedTuple):
     inside: str
 
 
-def _find_blocks(text: str) -> list[TextBlock]:
+def _find_blocks(text: str) -> list[PromptBlock]:
     """The blocks of a text that are closed, each up to the first end with its own secret.
 
     Not one pattern for both: it would read to the end of the text again for every start without an end.
@@ -227,18 +227,18 @@ def _find_blocks(text: str) -> list[TextBlock]:
     ends: dict[tuple[str, str], deque[re.Match[str]]] = {}
     for end in _BLOCK_END.finditer(text):
         ends.setdefault((end[1], end[2]), deque()).append(end)
-    found: list[TextBlock] = []
+    found: list[PromptBlock] = []
     for start in _BLOCK_START.finditer(text):
         own = ends.get((start[1], start[2]), deque())
         while own and own[0].start() < start.end():
             own.popleft()
         if own and not (found and start.start() < found[-1].end):
             inside = text[start.end() : own[0].start()]
-            found.append(TextBlock(start[1], start.start(), own[0].end(), inside))
+            found.append(PromptBlock(start[1], start.start(), own[0].end(), inside))
     return found
 
 
-def _without_blocks(text: str, blocks: Sequence[TextBlock]) -> str:
+def _without_blocks(text: str, blocks: Sequence[PromptBlock]) -> str:
     starts = [0, *(block.end for block in blocks)]
     ends = [*(block.start for block in blocks), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))

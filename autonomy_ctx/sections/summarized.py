@@ -32,14 +32,14 @@ from autonomy_ctx.compaction.snapshot import (
     SnapshotReader,
 )
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swap import SwapTracker
+from autonomy_ctx.compaction.swap import SummaryRollout
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
 from autonomy_ctx.compaction.view import (
     SelectedPins,
     detach_late_results,
     facts_until,
     fit_entries,
-    render_standing,
+    render_summary_facts,
     select_pins,
     summary_message,
     summary_tokens,
@@ -272,7 +272,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             clock=clock,
             find_cached=self._find_cached if self._settings.share_prefix else None,
         )
-        self._swap_tracker, self._requests = SwapTracker(self._metrics), CachedRequests()
+        self._swap_tracker, self._requests = SummaryRollout(self._metrics), CachedRequests()
         self._snapshots = SnapshotReader(self._metrics)
         self._prefix_reuse = PrefixReuse(self._metrics)
         self._mirrors = MemoryMirrors()
@@ -568,7 +568,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if known is not None and known.rendered_for == rendered_for:
             rendered, omitted = known.rendered, known.omitted
         else:
-            rendered = render_standing(facts, settings, counter)
+            rendered = render_summary_facts(facts, settings, counter)
             omitted = _fact_omissions(rendered)
         summary = None
         if view.segments or view.missing or rendered.text:

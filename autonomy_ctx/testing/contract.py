@@ -192,12 +192,12 @@ class StoreContract(
         [entry] = (await store.read(MAIN)).entries
         assert "characters are not shown here" in entry.message.text
         assert len(entry.message.text) < encoding.RESULT_LIMIT
-        body = await store.whole(MAIN, "big")
+        body = await store.full_text(MAIN, "big")
         assert body is not None
         assert encoding.decode_whole_body(body, "big")["content"] == text
         assert await store.append(MAIN, make_drafts(large)) == [1]
         await store.delete("ana", "", "trip", ["big"])
-        assert await store.whole(MAIN, "big") is None
+        assert await store.full_text(MAIN, "big") is None
 
     async def test_tasks_that_append_at_once_lose_nothing(self, store: Store) -> None:
         positions: list[int] = []

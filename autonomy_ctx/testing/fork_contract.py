@@ -418,7 +418,7 @@ class ForkContract(StoreActions):
     async def test_records_and_work_are_not_shared(self, store: Store) -> None:
         await self.fill(store, 4)
         await store.put_records(MAIN, "note", [("one", "body")])
-        await store.owe(MAIN, task="sum")
+        await store.enqueue_task(MAIN, task="sum")
         await self.make_fork(store)
         assert await store.read_records(FORK, "note") == []
         lease = await store.claim_next(owner="a", task="sum", seconds=10)
@@ -460,11 +460,11 @@ class ForkContract(StoreActions):
         text = "x" * (encoding.RESULT_LIMIT + 10)
         await store.append(MAIN, make_drafts(make_message(text, id="big", role="tool", tool_call_id="c")))
         await self.make_fork(store)
-        body = await store.whole(FORK, "big")
+        body = await store.full_text(FORK, "big")
         assert body is not None
-        assert body == await store.whole(MAIN, "big")
+        assert body == await store.full_text(MAIN, "big")
         await store.delete("ana", "", FORK.conversation, ["big"])
-        assert await store.whole(MAIN, "big") is None
+        assert await store.full_text(MAIN, "big") is None
 
     async def test_a_search_finds_what_is_shared_once_in_the_scope_and_in_each_conversation(
         self, store: Store

@@ -84,7 +84,7 @@ class OutlineContract(StoreActions):
         work = (await read_outline(store)).work
         assert work is not None
         assert (work.attempts, work.refusals, work.is_leased) == (0, 0, True)
-        await store.settle(replace(lease, attempts=3, refusals=1), again_in=60)
+        await store.complete_task(replace(lease, attempts=3, refusals=1), again_in=60)
         work = (await read_outline(store)).work
         assert work is not None
         assert (work.attempts, work.refusals, work.is_leased) == (3, 1, False)

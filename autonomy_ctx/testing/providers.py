@@ -240,7 +240,7 @@ class ProviderServer:
 
     def _check_thinking(
         self, body: Body, messages: Sequence[Body], model: ClaudeModel, seen: ProviderRequest
-    ) -> _Chain:
+    ) -> _PrefixHash:
         """Walk the blocks of a request, and refuse or drop thinking whose prefix is another one."""
         asked = (body.get("thinking") or {}).get("block_binding", {}).get("prefix_mismatch_behavior")
         is_enforced = model.binds and (model.always_enforces or self.enforced or asked is not None)
@@ -284,14 +284,14 @@ class ProviderServer:
                     )
         return chain
 
-    def _start_chain(self, body: Body) -> _Chain:
+    def _start_chain(self, body: Body) -> _PrefixHash:
         system = _without_marks(body.get("system") or [])
         if not self.strict_system_shape and isinstance(system, str):
             system = [{"type": "text", "text": system}]
         tools = [tool for tool in _without_marks(body.get("tools") or []) if not tool.get("defer_loading")]
         if not self.strict_tool_order:
             tools = sorted(tools, key=lambda tool: str(tool.get("name")))
-        return _Chain(_hash(_canonical(system), _canonical(tools), self.hidden_prefix))
+        return _PrefixHash(_hash(_canonical(system), _canonical(tools), self.hidden_prefix))
 
     def _check_open_loop(self, body: Body, messages: Sequence[Body]) -> None:
         """In a tool loop, the thinking of the newest reply comes back complete or not at all."""
@@ -315,7 +315,7 @@ class ProviderServer:
                 f"with a thinking block."
             )
 
-    def _sign(self, content: Sequence[Mapping[str, Any]], model: str, chain: _Chain) -> Blocks:
+    def _sign(self, content: Sequence[Mapping[str, Any]], model: str, chain: _PrefixHash) -> Blocks:
         signed: Blocks = []
         made: list[str] = []
         for number, given in enumerate(content):
@@ -361,7 +361,7 @@ class ProviderServer:
         return thinking
 
 
-class _Chain:
+class _PrefixHash:
     """A hash over the prefix of a block without thinking, and the ids of the thinking before it."""
 
     def __init__(self, state: str) -> None:

@@ -140,7 +140,7 @@ class RecordsContract(StoreActions):
         assert await self.fill(store, 2) == [1, 2]
         await self.put(store, "b")
         assert await store.head(MAIN) == Head(position=2, count=2, last_user=2)
-        assert not await store.owe(OTHER, task="sum")
+        assert not await store.enqueue_task(OTHER, task="sum")
 
     async def test_a_deleted_message_takes_the_records_made_from_messages(self, store: Store) -> None:
         for key in (MAIN, OTHER):

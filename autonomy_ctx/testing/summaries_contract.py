@@ -138,10 +138,10 @@ class SummariesContract(StoreActions):
     async def test_a_lease_that_was_let_go_never_commits_again(self, store: Store) -> None:
         await self.fill(store, 9)
         first = await self.claim_lease(store)
-        assert await store.settle(first, again_in=0)
+        assert await store.complete_task(first, again_in=0)
         assert not await self.commit(store, make_segment(1, 2), fence=first.fence)
         second = await self.claim_lease(store)
-        assert await store.settle(second)
+        assert await store.complete_task(second)
         assert not await self.commit(store, make_segment(1, 2), fence=second.fence)
         third = await self.claim_lease(store)
         for old in (first, second):
@@ -195,7 +195,7 @@ class SummariesContract(StoreActions):
         assert (state.segments, [pin.position for pin in state.pins]) == ((), [2])
         assert (state.head.generation, state.head.revision, state.head.count) == (1, 6, 6)
         assert not await store.undo_segment(MAIN)
-        assert not await store.settle(lease)
+        assert not await store.complete_task(lease)
         assert (await self.claim_lease(store)).fence > lease.fence
         assert await store.drop_segments("ana", "helper") == 1
         assert segment_ranges(await store.summary(OTHER)) == [(1, 4, False)]
@@ -240,7 +240,7 @@ class SummariesContract(StoreActions):
         lease = await self.claim_lease(store)
         assert await store.delete("ana", "", "trip") == 4
         assert await store.summary(MAIN) == SummaryState(Head(position=4, generation=1, revision=3))
-        assert not await store.settle(lease)
+        assert not await store.complete_task(lease)
         await self.commit_all(store, make_provisional_segment(1, 4))
         assert await store.delete("ana") == 0
         assert (await store.summary(MAIN)).segments == (), "made after the messages had gone"

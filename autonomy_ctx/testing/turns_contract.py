@@ -6,7 +6,7 @@ import anyio
 
 from autonomy_ctx.errors import ConflictingMessage, TurnLost
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
-from autonomy_ctx.memory.store import Key, Store, TurnHold, TurnStart
+from autonomy_ctx.memory.store import Key, Store, TurnStart, TurnToken
 from autonomy_ctx.testing.values import MAIN, OTHER, StoppedClock, StoreActions, make_drafts, make_message
 
 
@@ -32,12 +32,12 @@ class TurnsContract(StoreActions):
         """The positions of what a turn writes; None when the turn was lost."""
         drafts = make_drafts(*(make_message(text, id=text) for text in texts))
         try:
-            return await store.append(MAIN, drafts, turn=TurnHold(MAIN, start.ticket, owner), ends=ends)
+            return await store.append(MAIN, drafts, turn=TurnToken(MAIN, start.ticket, owner), ends=ends)
         except TurnLost:
             return None
 
     async def end_with_record(
-        self, store: Store, hold: TurnHold | None, message_id: str, *, record: RecordDraft, text: str = "hi"
+        self, store: Store, hold: TurnToken | None, message_id: str, *, record: RecordDraft, text: str = "hi"
     ) -> list[int] | Exception:
         """End a turn with a message and a record; the positions, or why they were refused."""
         drafts = make_drafts(make_message(text, id=message_id))
@@ -231,7 +231,7 @@ class TurnsContract(StoreActions):
             while (await self.begin(store, owner, owner, ticket=ticket)).positions is None:
                 await store.wait_for_turn(MAIN, ticket, seconds=60)
             order.append(owner)
-            hold = TurnHold(MAIN, ticket, owner)
+            hold = TurnToken(MAIN, ticket, owner)
             await store.append(
                 MAIN, make_drafts(make_message(f"{owner}!", id=f"{owner}!")), turn=hold, ends=True
             )
@@ -263,7 +263,7 @@ class TurnsContract(StoreActions):
     ) -> None:
         for number, owner in enumerate("abc", start=1):
             start = await self.begin(store, owner, f"{owner}?")
-            hold = TurnHold(MAIN, start.ticket, owner)
+            hold = TurnToken(MAIN, start.ticket, owner)
             record = RecordDraft("k", owner, f"{owner} \0", keep=2, generation=0)
             assert await self.end_with_record(store, hold, f"{owner}!", record=record) == [2 * number]
         assert await self.records(store) == [("b", "b \0"), ("c", "c \0")]
@@ -275,7 +275,7 @@ class TurnsContract(StoreActions):
 
     async def test_a_record_goes_only_with_messages_that_are_stored(self, store: Store) -> None:
         start = await self.begin(store, "a", "a?")
-        hold, lost = TurnHold(MAIN, start.ticket, "a"), TurnHold(MAIN, start.ticket + 1, "b")
+        hold, lost = TurnToken(MAIN, start.ticket, "a"), TurnToken(MAIN, start.ticket + 1, "b")
         record, body = RecordDraft("k", "a", "a"), 1
         refused = await self.end_with_record(store, lost, "late", record=record)
         assert isinstance(refused, TurnLost)
@@ -291,6 +291,6 @@ class TurnsContract(StoreActions):
     ) -> None:
         start = await self.begin(store, "a", "a?", "b?")
         await store.delete("ana", "", "trip", ["b?"])
-        hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "a", generation=0)
+        hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "a", generation=0)
         assert await self.end_with_record(store, hold, "a!", record=record) == [3]
         assert (await self.records(store), await self.texts(store)) == ([], ["a?", "hi"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autonomy_ctx.memory.store import Key, Store
-from autonomy_ctx.memory.vectors import MessageVector, TextBlock, VectorBlock, Vectors, has_vectors
+from autonomy_ctx.memory.vectors import EmbeddingBlock, MessageVector, VectorBlock, Vectors, has_vectors
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, make_drafts, make_message
 
 # What the texts of these tests are about, as directions.
@@ -44,7 +44,7 @@ class VectorsContract:
         """Append messages whose ids are their texts."""
         return await store.append(key, make_drafts(*(make_message(text, id=text) for text in texts)))
 
-    def embed(self, blocks: list[TextBlock]) -> list[VectorBlock]:
+    def embed(self, blocks: list[EmbeddingBlock]) -> list[VectorBlock]:
         """The vectors of an embedder for blocks of texts."""
         return [
             VectorBlock(
@@ -60,7 +60,7 @@ class VectorsContract:
 
     async def blocks(
         self, store: Store, number: int, *, key: Key = MAIN, conversation: str | None = None, limit: int = 9
-    ) -> list[TextBlock]:
+    ) -> list[EmbeddingBlock]:
         """The next blocks that lack vectors."""
         found = await self.vectors_of(store).read_unembedded(
             key.agent, key.scope, embedder=number, conversation=conversation, limit=limit
@@ -276,7 +276,7 @@ class VectorsContract:
         vectors = self.vectors_of(store)
         first = await self.embed_all(store)
         assert await vectors.use_embedder("topics", 3) == first
-        blocks = self.embed([TextBlock(MAIN, 2, 2, ())])
+        blocks = self.embed([EmbeddingBlock(MAIN, 2, 2, ())])
         second = await vectors.use_embedder("others", 3)
         assert second != first
         # The one before can neither store nor find.

@@ -60,7 +60,7 @@ class WorkContract(StoreActions):
         clock.advance(1)
         assert (await self.claim_lease(store, owner="b")).fence > first.fence
         assert not await store.extend(first, 10)
-        assert not await store.settle(first)
+        assert not await store.complete_task(first)
         assert await store.claim(MAIN, owner="c", task="sum", seconds=10) is None, "the loser let nothing go"
 
     async def test_a_lease_can_be_extended_until_somebody_else_has_it(
@@ -76,12 +76,12 @@ class WorkContract(StoreActions):
         assert await store.extend(lease, 10), "run out, but nobody else's"
         assert not await store.extend(replace(lease, owner="b"), 10)
         assert not await store.extend(replace(lease, fence=lease.fence + 1), 10)
-        assert not await store.settle(replace(lease, owner="b"))
+        assert not await store.complete_task(replace(lease, owner="b"))
         clock.advance(10)
         again = await self.claim_lease(store)
         assert not await store.extend(lease, 10), "an older lease of the same owner"
-        assert not await store.settle(lease)
-        assert await store.settle(again)
+        assert not await store.complete_task(lease)
+        assert await store.complete_task(again)
         assert not await store.extend(again, 10)
 
     async def test_settled_work_is_gone_and_its_fence_never_comes_back(self, store: Store) -> None:
@@ -90,8 +90,8 @@ class WorkContract(StoreActions):
         for _ in range(3):
             lease = await self.claim_lease(store)
             fences.append(lease.fence)
-            assert await store.settle(lease)
-            assert not await store.settle(lease)
+            assert await store.complete_task(lease)
+            assert not await store.complete_task(lease)
             assert await store.claim_next(owner="a", task="sum", seconds=10) is None
         await self.claim_lease(store)
         await store.delete("ana")
@@ -104,7 +104,7 @@ class WorkContract(StoreActions):
     ) -> None:
         await self.fill(store, 1)
         lease = await self.claim_lease(store)
-        assert await store.settle(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
+        assert await store.complete_task(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
         assert await store.claim(MAIN, owner="b", task="sum", seconds=10) == 30
         assert await store.claim_next(owner="b", task="sum", seconds=10) == 30
         clock.advance(30)
@@ -116,7 +116,7 @@ class WorkContract(StoreActions):
     ) -> None:
         await self.fill(store, 1)
         lease = await self.claim_lease(store)
-        await store.settle(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
+        await store.complete_task(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
         other = await self.claim_lease(store, owner="b", task="other")
         assert (other.attempts, other.refusals, other.refused) == (0, 0, "")
         assert await store.claim(MAIN, owner="a", task="sum", seconds=10) is None
@@ -130,7 +130,7 @@ class WorkContract(StoreActions):
         for key, again_in in ((MAIN, 30), (OTHER, 20), (HELPER, 25), (BOB, 5)):
             await self.fill(store, 1, key)
             task = "other" if key == BOB else "sum"
-            assert await store.settle(await self.claim_lease(store, key, task=task), again_in=again_in)
+            assert await store.complete_task(await self.claim_lease(store, key, task=task), again_in=again_in)
         assert await store.claim_next(owner="a", task="sum", seconds=10) == 20
         clock.advance(27)
         taken = [await store.claim_next(owner="a", task="sum", seconds=10) for _ in range(2)]
@@ -148,7 +148,7 @@ class WorkContract(StoreActions):
         for key in (MAIN, OTHER):
             await self.fill(store, 1, key)
         await self.claim_lease(store)
-        assert await store.settle(await self.claim_lease(store, OTHER), again_in=300)
+        assert await store.complete_task(await self.claim_lease(store, OTHER), again_in=300)
         clock.advance(-86_400)
         assert isinstance(await store.claim(MAIN, owner="b", task="sum", seconds=10), Lease)
         assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)
@@ -156,15 +156,15 @@ class WorkContract(StoreActions):
     async def test_what_is_owed_can_be_taken_by_anybody_and_keeps_its_past(
         self, store: Store, clock: StoppedClock
     ) -> None:
-        assert not await store.owe(MAIN, task="sum"), "nobody spoke there"
+        assert not await store.enqueue_task(MAIN, task="sum"), "nobody spoke there"
         await self.fill(store, 1)
-        assert await store.owe(MAIN, task="sum")
+        assert await store.enqueue_task(MAIN, task="sum")
         lease = await store.claim_next(owner="b", task="sum", seconds=10)
         assert isinstance(lease, Lease)
-        assert await store.owe(MAIN, task="sum"), "owing it again takes it from nobody"
+        assert await store.enqueue_task(MAIN, task="sum"), "owing it again takes it from nobody"
         assert await store.claim_next(owner="a", task="sum", seconds=10) == 10
-        assert await store.settle(replace(lease, attempts=3), again_in=30)
-        assert await store.owe(MAIN, task="sum")
+        assert await store.complete_task(replace(lease, attempts=3), again_in=30)
+        assert await store.enqueue_task(MAIN, task="sum")
         assert await store.claim_next(owner="a", task="sum", seconds=10) == 30
         clock.advance(30)
         assert (await self.claim_lease(store)).attempts == 3

@@ -28,7 +28,7 @@ from autonomy_ctx.tools.schema import (
     Either,
     FixedList,
     Kind,
-    Listing,
+    ListShape,
     ModelClass,
     ObjectKind,
     ParsedText,
@@ -74,7 +74,7 @@ def describe_kind(kind: Kind) -> str:
             return _TYPE_WORDS[kind.type]
         case Choice():
             return f"one of {', '.join(json.dumps(option) for option, _ in kind.options[:20])}"
-        case Listing():
+        case ListShape():
             return "a list"
         case FixedList():
             return f"a list of {len(kind.items)}"
@@ -142,7 +142,7 @@ def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
             return _convert_scalar(kind, value, path, lenient)
         case Choice():
             return _convert_choice(kind, value, path, lenient)
-        case Listing():
+        case ListShape():
             return _convert_list(kind, _parse_structure(value, list, kind, path, lenient), path, lenient)
         case FixedList():
             items = _parse_structure(value, list, kind, path, lenient)
@@ -232,7 +232,7 @@ def _parse_structure(value: Any, expected: type, kind: Kind, path: str, lenient:
     _refuse(path, kind, value)
 
 
-def _convert_list(kind: Listing, items: Sequence[Any], path: str, lenient: bool) -> Any:
+def _convert_list(kind: ListShape, items: Sequence[Any], path: str, lenient: bool) -> Any:
     converted = [
         convert(kind.item, inner, f"{path}[{index}]", lenient=lenient) for index, inner in enumerate(items)
     ]

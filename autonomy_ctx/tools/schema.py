@@ -220,7 +220,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListShape:
     """Any number of values of one shape."""
 
     item: Shape
@@ -288,7 +288,7 @@ class ObjectKind:
 
 
 Kind: TypeAlias = (
-    Anything | Scalar | Choice | Listing | FixedList | Table | Either | ParsedText | ModelClass | ObjectKind
+    Anything | Scalar | Choice | ListShape | FixedList | Table | Either | ParsedText | ModelClass | ObjectKind
 )  # fmt: skip
 
 
@@ -318,15 +318,15 @@ def _kind_of(annotation: Any) -> Kind:
 def _kind_of_generic(origin: Any, arguments: tuple[Any, ...], *, empty: bool) -> Kind | None:
     first = Shape(arguments[0] if arguments else Any)
     if origin in _LISTS:
-        return Listing(first, list)
+        return ListShape(first, list)
     if origin in _SETS:
-        return Listing(first, frozenset if origin is frozenset else set, unique=True)
+        return ListShape(first, frozenset if origin is frozenset else set, unique=True)
     if origin in _TABLES:
         key, value = arguments if len(arguments) == 2 else (str, Any)
         return Table(Shape(key), Shape(value))
     if origin is tuple:
         if not (arguments or empty) or arguments[1:] == (Ellipsis,):
-            return Listing(first, tuple)
+            return ListShape(first, tuple)
         return FixedList(tuple(map(Shape, arguments)))
     return None
 
@@ -469,7 +469,7 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
             return {"type": _JSON_TYPES[kind.type]}
         case Choice():
             return _choice_schema(kind)
-        case Listing():
+        case ListShape():
             schema = {"type": "array", "items": schema_of(kind.item, inside)}
             return {**schema, "uniqueItems": True} if kind.unique else schema
         case FixedList():

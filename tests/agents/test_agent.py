@@ -545,7 +545,7 @@ async def test_64_kb_of_a_long_result_are_shown_and_all_of_it_is_kept(memory: Me
     assert "of 900,000 bytes are not shown here" in shown
     [result] = [message for message in await stored(agent.memory) if message.role == "tool"]
     assert result.text == shown
-    kept = await agent.memory.get_whole_message("default", "default", result.id)
+    kept = await agent.memory.get_full_message("default", "default", result.id)
     assert kept is not None
     assert kept["content"] == whole
     page = await read_page(agent.memory, "default", "default", first=3, last=3, offset=300_000)
@@ -557,7 +557,7 @@ async def test_of_a_result_over_1_mb_its_ends_are_kept(memory: Memory) -> None:
     whole = lines(300_000)
     agent, _ = await send_with_result(memory, whole)
     [result] = [message for message in await stored(agent.memory) if message.role == "tool"]
-    kept = await agent.memory.get_whole_message("default", "default", result.id)
+    kept = await agent.memory.get_full_message("default", "default", result.id)
     assert kept is not None
     assert 990_000 < len(kept["content"].encode()) <= 1_000_000
     assert "of 3,000,000 bytes are not shown here" in kept["content"]

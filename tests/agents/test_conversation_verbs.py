@@ -28,7 +28,7 @@ WHERE: dict[str, Any] = {"scope": "ana", "conversation": "trip"}
 SHARED = (
     "read",
     "get_message_count",
-    "get_whole_message",
+    "get_full_message",
     "search",
     "summary",
     "pin",
@@ -111,7 +111,7 @@ async def test_a_large_result_is_read_whole(memory: Memory) -> None:
     agent = made(memory, ScriptedModel("yes"))
     large = Message("tool", "x" * (RESULT_LIMIT + 10), tool_call_id="c1", id="big")
     await agent.memory.append("ana", "trip", large)
-    whole = await agent.get_whole_message("big", **WHERE)
+    whole = await agent.get_full_message("big", **WHERE)
     assert whole is not None
     assert len(whole["content"]) == RESULT_LIMIT + 10
 

@@ -69,7 +69,7 @@ def test_an_export_goes_into_another_memory_and_comes_out_the_same(folder: Path)
             if entry.message.role == "tool"
         ]
         assert len(result.text) < len(LONG)
-        whole = await memory.get_whole_message("ana", "lisbon", result.id)
+        whole = await memory.get_full_message("ana", "lisbon", result.id)
         assert whole is not None
         return str(whole["content"])
 

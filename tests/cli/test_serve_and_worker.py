@@ -213,7 +213,7 @@ def leave_work(path: Path) -> None:
         async with Memory(f"sqlite:///{path}") as memory:
             nights = [Message("user", f"Night {number} is in \x1b[31mPorto.") for number in range(6)]
             await memory.for_agent("guide").append("ana", "trip", *nights)
-            await memory.store.owe(Key("guide", "ana", "trip"), task="worker:summaries")
+            await memory.store.enqueue_task(Key("guide", "ana", "trip"), task="worker:summaries")
 
     anyio.run(talk)
 

@@ -22,9 +22,9 @@ from autonomy_ctx import (
 from autonomy_ctx.background import Urgent
 from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
-from autonomy_ctx.compaction.view import facts_until, render_standing
+from autonomy_ctx.compaction.view import facts_until, render_summary_facts
 from autonomy_ctx.language import fact as fact_module
-from autonomy_ctx.language.fact import FACT_KINDS, Fact, render_facts, standing_facts
+from autonomy_ctx.language.fact import FACT_KINDS, Fact, active_facts, render_facts
 from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.messages.tokens import TokenCounter
 
@@ -60,7 +60,7 @@ def test_facts_are_rendered_as_without_a_cache(facts: tuple[Fact, ...], sizes: l
         for given_facts in (facts, (*facts[:1], *facts[1:])):
             zone = timezone(timedelta(hours=hours))
             settings = replace(SETTINGS, size=size, zone=zone)
-            found = render_standing(given_facts, settings, counter)
+            found = render_summary_facts(given_facts, settings, counter)
             wanted = render_facts(given_facts, settings.facts_tokens, counter.count_text, zone)
             assert found == wanted
 
@@ -81,15 +81,15 @@ def test_changed_facts_are_rendered_as_if_all_were_new(
             # Some end, one is added, and one that was replaced may come before all others.
             before = make_fact(204 + 5 * at, 0, None)
             facts = (*((before,) if is_first else ()), *facts[:gone], *facts[gone + at % 3 :], new)
-            found = render_standing(facts, settings, counter)
+            found = render_summary_facts(facts, settings, counter)
             # A list is never compared with what was known before.
             wanted = render_facts(list(facts), settings.facts_tokens, counter.count_text)
             assert found == wanted
-            assert standing_facts(facts) == standing_facts(list(facts))
+            assert active_facts(facts) == active_facts(list(facts))
 
 
 def test_rendered_facts_are_forgotten_with_texts() -> None:
-    render_standing((make_fact(1, 0, None),), SETTINGS, TokenCounter())
+    render_summary_facts((make_fact(1, 0, None),), SETTINGS, TokenCounter())
     assert count_cached_texts() > 0
     forget_texts()
     assert count_cached_texts() == 0

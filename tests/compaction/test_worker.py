@@ -114,7 +114,7 @@ async def test_a_worker_follows_the_budget_of_the_agents(memory: Memory) -> None
     async with Worker(memory, None, config={"ceiling": 1000, "hard_limit": 2000}, budget=1_000) as worker:
         long = [{"role": "user", "content": "word " * 60, "id": f"m{at}"} for at in range(30)]
         await memory.append("ana", "trip", *long)
-        await memory.store.owe(Key("", "ana", "trip"), task="worker:summaries")
+        await memory.store.enqueue_task(Key("", "ana", "trip"), task="worker:summaries")
         await worker.catch_up()
     assert (await memory.summary("ana", "trip")).covered > 10
 

@@ -78,6 +78,8 @@ def methods(kind: type) -> list[str]:
         # A cached property is a routine, too, from Python 3.13 on.
         if callable(value)
         and not name.startswith("_")
+        # Under its former name a method works, and is no part of the reference.
+        and "former_method" not in value.__qualname__
         and (getattr(value, "__module__", None) or "").startswith("autonomy_ctx")
         and not issubclass(kind, Exception)
     ]

@@ -38,7 +38,7 @@ async def fill(memory: Memory) -> None:
         assert await memory.store.commit_segment(
             TALK, segment, generation=generation, fence=lease.fence, facts=facts
         )
-        await memory.store.settle(lease)
+        await memory.store.complete_task(lease)
     facts_of = memory.facts("ana", "talk")
     added = await facts_of.add("value", "budget 900")
     await facts_of.replace(added.id, "budget 800")
@@ -71,6 +71,6 @@ async def content(memory: Memory) -> dict[str, Any]:
                 "profile": await memory.profile(scope),
                 "facts": await memory.facts(scope, name),
                 "notes": [(one.name, one.at, one.body) for one in notes],
-                "whole": await memory.get_whole_message(scope, name, "result"),
+                "whole": await memory.get_full_message(scope, name, "result"),
             }
     return found

@@ -352,11 +352,11 @@ async def test_asking_for_a_whole_result_can_be_cancelled_anywhere(path: Path, c
     await memory.append("ana", "trip", make_message(text, id="big", role="tool", tool_call_id="c1"))
 
     async def check(at: int) -> None:
-        whole = await memory.get_whole_message("ana", "trip", "big")
+        whole = await memory.get_full_message("ana", "trip", "big")
         assert whole is not None
         assert whole["content"] == text
 
-    await cancelled.everywhere(lambda at: memory.get_whole_message("ana", "trip", "big"), check)
+    await cancelled.everywhere(lambda at: memory.get_full_message("ana", "trip", "big"), check)
     await memory.close()
 
 
@@ -444,7 +444,7 @@ async def test_close_cancelled_anywhere_still_lets_go_of_everything(
         memory = opened(path)
         await memory.append("ana", "trip", make_message("1", id="m1"))
         await ids(memory)
-        await memory.get_whole_message("ana", "trip", "m1")
+        await memory.get_full_message("ana", "trip", "m1")
         reached = await cancelled(memory.close(), at)
         for thread in set(threading.enumerate()) - others:
             if thread.name.startswith("autonomy_ctx"):

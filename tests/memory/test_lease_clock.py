@@ -15,7 +15,7 @@ from autonomy_ctx import Memory
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.processes import machine_clock
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Lease, TurnHold, TurnStart
+from autonomy_ctx.memory.store import Lease, TurnStart, TurnToken
 from autonomy_ctx.testing import MAIN, StoppedClock, make_drafts, make_message
 
 
@@ -50,7 +50,7 @@ async def test_a_clock_that_is_set_forward_takes_the_turn_from_nobody(clocks: Cl
     waiting = await begin(other, "b")
     assert waiting.positions is None
     answer = make_drafts(make_message("answer", id="answer"))
-    assert await store.append(MAIN, answer, turn=TurnHold(MAIN, turn.ticket, "a"), ends=True) == [2]
+    assert await store.append(MAIN, answer, turn=TurnToken(MAIN, turn.ticket, "a"), ends=True) == [2]
     assert (await begin(other, "b", waiting.ticket)).positions == [3]
     for one in (store, other):
         await one.close()
@@ -64,7 +64,7 @@ async def test_a_clock_that_is_set_back_keeps_no_dead_turn(clocks: Clocks) -> No
     assert (await begin(store, "b")).took_over
     with pytest.raises(TurnLost):
         await store.append(
-            MAIN, make_drafts(make_message("late", id="late")), turn=TurnHold(MAIN, turn.ticket, "a")
+            MAIN, make_drafts(make_message("late", id="late")), turn=TurnToken(MAIN, turn.ticket, "a")
         )
     await store.close()
 
@@ -78,7 +78,7 @@ async def test_leased_work_and_delays_do_not_follow_the_wall_clock(clocks: Clock
     clocks.wall.advance(wall)
     assert await store.claim(MAIN, owner="b", task="sum", seconds=30) is None
     assert await store.claim_next(owner="b", task="sum", seconds=30) == 30
-    assert await store.settle(lease, again_in=20)
+    assert await store.complete_task(lease, again_in=20)
     clocks.wall.advance(wall)
     assert await store.claim_next(owner="b", task="sum", seconds=30) == 20
     work = (await store.outline(MAIN, [])).work
@@ -94,7 +94,7 @@ async def take_and_owe(store: SqliteStore) -> None:
     assert (await begin(store, "a")).positions == [1]
     lease = await store.claim(MAIN, owner="a", task="sum", seconds=3600)
     assert isinstance(lease, Lease)
-    await store.settle(lease, again_in=3600)
+    await store.complete_task(lease, again_in=3600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a boot id")

@@ -12,7 +12,7 @@ import pytest
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreCorrupt
 from autonomy_ctx.memory.memory import PAGE_SIZE
-from autonomy_ctx.memory.name_index import NameIndex
+from autonomy_ctx.memory.name_index import ConversationIndex
 from autonomy_ctx.memory.sqlite import listing
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import Key
@@ -232,7 +232,7 @@ class _Compared(str):
 
 def test_a_page_in_this_process_is_found_by_bisection() -> None:
     names = [_Compared(f"{number:05}") for number in range(3000)]
-    index = NameIndex(Key("guide", name, "c") for name in names)
+    index = ConversationIndex(Key("guide", name, "c") for name in names)
     _Compared.comparisons = 0
     assert index.scopes(None, _Compared("01000"), 5) == names[1001:1006]
     assert index.scopes("guide", _Compared("01000"), 5) == names[1001:1006]

@@ -663,7 +663,7 @@ async def test_a_file_that_vanishes_in_the_last_moment_is_not_made_anew(path: Pa
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "write": lambda: memory.append("ana", "trip", hello(2)),
         "small read": lambda: memory.head("ana", "trip"),
-        "large read": lambda: memory.get_whole_message("ana", "trip", "m1"),
+        "large read": lambda: memory.get_full_message("ana", "trip", "m1"),
     }
     with pytest.raises(StoreUnavailable):
         await calls[use]()
@@ -837,7 +837,7 @@ async def test_after_close_every_call_says_so(memory: Memory) -> None:
         lambda: memory.read("ana", "trip", limit=5),
         lambda: memory.get_messages_only("ana", "trip"),
         lambda: memory.get_message_count("ana", "trip"),
-        lambda: memory.get_whole_message("ana", "trip", "m1"),
+        lambda: memory.get_full_message("ana", "trip", "m1"),
         lambda: memory.delete_message("ana", "trip", "m1"),
         lambda: memory.delete_scope("ana"),
     ]
@@ -1452,13 +1452,13 @@ async def test_a_tool_result_is_shortened_in_the_log_from_one_byte_over_its_limi
     fits = sized(RESULT_LIMIT, role="tool", tool_call_id="c1")
     await memory.append("ana", "fits", fits)
     assert (await memory.read("ana", "fits")).entries[0].message == fits
-    assert await memory.get_whole_message("ana", "fits", "big") is None
+    assert await memory.get_full_message("ana", "fits", "big") is None
     over = sized(RESULT_LIMIT + 1, role="tool", tool_call_id="c1")
     await memory.append("ana", "over", over)
     [entry] = (await memory.read("ana", "over")).entries
     assert len(entry.message.text) < RESULT_LIMIT
     assert f"of {len(over.text):,} characters are not shown here" in entry.message.text
-    whole = await memory.get_whole_message("ana", "over", "big")
+    whole = await memory.get_full_message("ana", "over", "big")
     assert whole is not None
     assert whole["content"] == over.text
 

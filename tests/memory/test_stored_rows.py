@@ -213,7 +213,7 @@ async def test_other_content_under_a_known_id_is_refused(filled: Memory, number:
 
 
 async def test_what_stands_beside_the_messages_reads_back(filled: Memory) -> None:
-    whole = await filled.get_whole_message("ana", "whole", "cut")
+    whole = await filled.get_full_message("ana", "whole", "cut")
     assert whole == {"role": "tool", "content": FULL_TEXT, "tool_call_id": "c9", "id": "cut"}
     state = await filled.summary("ana", "code")
     assert [(one.first, one.last, one.text, one.provisional) for one in state.segments] == [

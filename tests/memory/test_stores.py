@@ -56,8 +56,8 @@ class _HotStore(WindowCache):
         self.commit_segment, self.undo_segment = store.commit_segment, store.undo_segment
         self.drop_segments = store.drop_segments
         self.facts, self.write_facts, self.remove_fact = store.facts, store.write_facts, store.remove_fact
-        self.owe, self.claim, self.claim_next = store.owe, store.claim, store.claim_next
-        self.extend, self.settle = store.extend, store.settle
+        self.enqueue_task, self.claim, self.claim_next = store.enqueue_task, store.claim, store.claim_next
+        self.extend, self.complete_task = store.extend, store.complete_task
         self.begin_turn, self.renew_turn = store.begin_turn, store.renew_turn
         self.leave_turn, self.wait_for_turn = store.leave_turn, store.wait_for_turn
         self.put_records, self.read_records = store.put_records, store.read_records

@@ -15,7 +15,7 @@ import pytest
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Store, TurnHold
+from autonomy_ctx.memory.store import Store, TurnToken
 from autonomy_ctx.testing import MAIN, StoppedClock, make_drafts, make_message
 
 STEPS, OWNERS, SECONDS = 150, 6, 10
@@ -114,7 +114,7 @@ class Simulation:
     async def _write(self, owner: Owner, *, ends: bool = False) -> None:
         assert owner.ticket is not None
         drafts = make_drafts(make_message("more", id=f"{owner.owner}:{owner.written}"))
-        hold = TurnHold(MAIN, owner.ticket, owner.owner)
+        hold = TurnToken(MAIN, owner.ticket, owner.owner)
         try:
             await owner.store.append(MAIN, drafts, turn=hold, ends=ends)
         except TurnLost:

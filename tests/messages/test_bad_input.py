@@ -254,7 +254,7 @@ async def test_a_name_that_no_store_can_hold_is_refused_everywhere(
         lambda: memory.get_message_count(scope, conversation),
         lambda: memory.delete_conversation(scope, conversation),
         lambda: memory.delete_message(scope, conversation, "good"),
-        lambda: memory.get_whole_message(scope, conversation, "good"),
+        lambda: memory.get_full_message(scope, conversation, "good"),
     ]
     for use in uses:
         with pytest.raises(InvalidKey) as caught:

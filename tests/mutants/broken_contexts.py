@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(
         "what there is no room for is owed",
         "compaction/summarizer.py",
-        "            await memory.store.owe(key, task=self.task)",
+        "            await memory.store.enqueue_task(key, task=self.task)",
         "            pass",
         FAULTS,
     ),

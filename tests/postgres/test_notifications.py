@@ -21,7 +21,7 @@ from autonomy_ctx.errors import StoreClosed
 from autonomy_ctx.memory.postgres import notifications
 from autonomy_ctx.memory.postgres import store as store_module
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Lease, TurnHold
+from autonomy_ctx.memory.store import Lease, TurnToken
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,7 +45,7 @@ class Line:
 
     async def end(self) -> None:
         drafts = make_drafts(make_message("answer", id="answer"))
-        await self.holding.append(MAIN, drafts, turn=TurnHold(MAIN, 1, "a"), ends=True)
+        await self.holding.append(MAIN, drafts, turn=TurnToken(MAIN, 1, "a"), ends=True)
 
 
 @pytest_asyncio.fixture
@@ -172,7 +172,7 @@ async def test_who_waits_for_work_is_woken_when_some_is_owed(
     task = asyncio.create_task(claim(worker))
     if listened_before:
         await until(lambda: listens(databases, database))
-    await holding.owe(MAIN, task=TASK)
+    await holding.enqueue_task(MAIN, task=TASK)
     assert (await asyncio.wait_for(task, PATIENCE)).key == MAIN
     await worker.close()
 
@@ -188,7 +188,7 @@ async def test_what_was_owed_after_a_look_is_not_waited_for(
     await until(lambda: worker._notifications.number > 0)
     assert await worker.claim_next(owner="w", task=TASK, seconds=HOUR) is None
     before = worker._notifications.number
-    await holding.owe(MAIN, task=TASK)
+    await holding.enqueue_task(MAIN, task=TASK)
     await until(lambda: worker._notifications.number > before)
     await asyncio.wait_for(worker.wait_for_work(task=TASK, seconds=HOUR), PATIENCE)
     await worker.close()
@@ -204,7 +204,7 @@ async def test_other_tasks_and_conversations_wake_nobody(
     assert await worker.claim_next(owner="w", task=TASK, seconds=HOUR) is None
     before = worker._notifications.number
     waiting = asyncio.create_task(worker.wait_for_work(task=TASK, seconds=HOUR))
-    await holding.owe(MAIN, task="other")
+    await holding.enqueue_task(MAIN, task="other")
     await until(lambda: worker._notifications.number > before)
     for _ in range(5):
         await asyncio.to_thread(lambda: None)
@@ -317,9 +317,9 @@ def test_each_event_loop_listens_by_itself(database_url: str) -> None:
         await other.append(MAIN, make_drafts(make_message(name, id=name)))
         task = asyncio.create_task(claim(store))
         await until(lambda: bool(store._notifications.number))
-        await other.owe(MAIN, task=TASK)
+        await other.enqueue_task(MAIN, task=TASK)
         lease = await asyncio.wait_for(task, PATIENCE)
-        await store.settle(lease)
+        await store.complete_task(lease)
 
     for number in range(2):
         asyncio.run(once(number))
@@ -337,7 +337,7 @@ def test_a_forked_process_listens_by_itself(database_url: str) -> None:
 
     async def take() -> None:
         lease = await asyncio.wait_for(claim(store), PATIENCE)
-        await store.settle(lease)
+        await store.complete_task(lease)
 
     async def main() -> None:
         await other.append(MAIN, make_drafts(make_message("one", id="one")))
@@ -351,12 +351,12 @@ def test_a_forked_process_listens_by_itself(database_url: str) -> None:
                 code = 0
             finally:
                 os._exit(code)
-        await other.owe(MAIN, task=TASK)
+        await other.enqueue_task(MAIN, task=TASK)
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert await store.claim_next(owner="w", task=TASK, seconds=HOUR) is None
         task = asyncio.create_task(claim(store))
-        await other.owe(MAIN, task=TASK)
+        await other.enqueue_task(MAIN, task=TASK)
         await asyncio.wait_for(task, PATIENCE)
         await store.close()
         await other.close()

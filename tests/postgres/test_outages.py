@@ -384,7 +384,7 @@ async def test_deadlocks_are_tried_again(store: PostgresStore) -> None:
         for step in range(6):
             key = keys[(number * 3 + step) % len(keys)]
             await store.claim_next(owner=str(number), task="sum", seconds=0.001)
-            await store.owe(key, task="sum")
+            await store.enqueue_task(key, task="sum")
             await store.drop_segments("ana")
             await store.delete("ana", "", key.conversation, [f"{number}.{step - 1}"])
             await say(store, f"{number}.{step}", key)

@@ -90,7 +90,7 @@ async def test_the_application_can_use_all_of_a_memory(urls: dict[str, str]) -> 
         assert await memory.scopes() == ["ana"]
         key = Key("", "ana", "trip")
         assert len(await memory.store.put_records(key, "note", [("n1", "text")])) == 1
-        assert await memory.store.owe(key, task="summary")
+        assert await memory.store.enqueue_task(key, task="summary")
         assert await memory.store.claim(key, owner="me", task="summary", seconds=10)
         assert await memory.delete_scope("ana") == 1
 

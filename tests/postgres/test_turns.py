@@ -13,7 +13,7 @@ from autonomy_ctx import Agent, Memory
 from autonomy_ctx.errors import StoreError, TurnLost
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Draft, TurnHold, TurnStart
+from autonomy_ctx.memory.store import Draft, TurnStart, TurnToken
 from autonomy_ctx.testing import MAIN, ScriptedModel, make_drafts, make_message
 from postgres.proxy import COMMIT, CuttingProxy
 
@@ -31,7 +31,7 @@ async def begin(store: PostgresStore, owner: str, *texts: str, **options: Any) -
 
 
 async def end(store: PostgresStore, start: TurnStart, owner: str, *texts: str) -> list[int]:
-    return await store.append(MAIN, drafts(*texts), turn=TurnHold(MAIN, start.ticket, owner), ends=True)
+    return await store.append(MAIN, drafts(*texts), turn=TurnToken(MAIN, start.ticket, owner), ends=True)
 
 
 async def texts(store: PostgresStore) -> list[str]:
@@ -84,7 +84,7 @@ async def test_an_uncontended_turn_has_one_statement_for_each_of_its_appends(
         start = await begin(store, f"o{turn}", f"question {turn}", **after)
         assert start == TurnStart(turn + 1, [head + 1])
         assert len(statements) == 1
-        hold = TurnHold(MAIN, start.ticket, f"o{turn}")
+        hold = TurnToken(MAIN, start.ticket, f"o{turn}")
         assert await store.append(MAIN, drafts(f"call {turn}", f"result {turn}"), turn=hold) == [
             head + 2,
             head + 3,
@@ -101,7 +101,7 @@ async def test_a_turn_ends_with_its_record_in_one_statement(
 ) -> None:
     start = await begin(store, "a", "question")
     statements.clear()
-    hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
+    hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
     assert await store.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
     assert len(statements) == 1
     assert [one.body for one in await store.read_records(MAIN, "k")] == ["record"]
@@ -112,7 +112,7 @@ async def test_a_turn_whose_end_got_no_answer_has_its_record_once(
     proxied: PostgresStore, proxy: CuttingProxy, forward: bool
 ) -> None:
     start = await begin(proxied, "a", "question")
-    hold, record = TurnHold(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
+    hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
     proxy.cut_at(END, forward=forward)
     assert await proxied.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
     assert proxy.cuts == 1

@@ -22,8 +22,8 @@ from autonomy_ctx.compaction import SwapChoice
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot
-from autonomy_ctx.compaction.swap import SwapTracker
-from autonomy_ctx.compaction.swap_policy import by_cost
+from autonomy_ctx.compaction.swap import SummaryRollout
+from autonomy_ctx.compaction.swap_policy import cheapest
 from autonomy_ctx.memory.conversation_cache import StoreKey
 from autonomy_ctx.stores import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
@@ -276,32 +276,32 @@ def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> Conversati
     )
 
 
-def view(swaps: SwapTracker, found: ConversationSnapshot) -> tuple[int, list[int]]:
+def view(swaps: SummaryRollout, found: ConversationSnapshot) -> tuple[int, list[int]]:
     """What is covered in what is to be shown, and the positions after it."""
     made = swaps.choose_snapshot(PLACE, found, WAITING, lambda message: 10, 0.0)
     return made.state.covered, [entry.position for entry in made.entries]
 
 
 def test_messages_that_the_shown_summary_covers_are_not_shown_again() -> None:
-    swaps = SwapTracker(SummaryMetrics())
+    swaps = SummaryRollout(SummaryMetrics())
     view(swaps, seen(segment(1, 3)))
     assert view(swaps, seen(segment(1, 3), segment(4, 8), since=1)) == (3, [4, 5, 6, 7, 8, 9, 10])
 
 
 def test_without_all_that_the_shown_summary_leaves_the_newest_is_shown() -> None:
-    swaps = SwapTracker(SummaryMetrics())
+    swaps = SummaryRollout(SummaryMetrics())
     view(swaps, seen(segment(1, 3)))
     assert view(swaps, seen(segment(1, 3), segment(4, 8), since=5)) == (8, [9, 10])
 
 
 def test_a_stand_in_that_was_shown_does_not_wait() -> None:
-    swaps = SwapTracker(SummaryMetrics())
+    swaps = SummaryRollout(SummaryMetrics())
     view(swaps, seen(segment(1, 3, provisional=True)))
     assert view(swaps, seen(segment(1, 5), since=3)) == (5, [6, 7, 8, 9, 10])
 
 
 def test_what_two_conversations_are_shown_is_kept_apart() -> None:
-    swaps = SwapTracker(SummaryMetrics())
+    swaps = SummaryRollout(SummaryMetrics())
     view(swaps, seen())
     other = StoreKey(1, Key("", "bob", "trip"))
     assert swaps.covered(PLACE) == 0
@@ -327,21 +327,21 @@ def choice(**known: Any) -> SwapChoice:
 
 
 def test_cost_waits_until_waiting_has_cost_as_much_as_the_swap() -> None:
-    assert not by_cost(choice(carried=999.0))
-    assert by_cost(choice(carried=1000.0))
+    assert not cheapest(choice(carried=999.0))
+    assert cheapest(choice(carried=1000.0))
 
 
 def test_cost_swaps_when_a_segment_has_just_become_ready() -> None:
-    assert not by_cost(choice(carried=5000.0, fresh=False))
+    assert not cheapest(choice(carried=5000.0, fresh=False))
 
 
 def test_cost_swaps_when_the_cache_is_cold() -> None:
-    assert by_cost(choice(idle_seconds=300.0, fresh=False))
+    assert cheapest(choice(idle_seconds=300.0, fresh=False))
 
 
 def test_cost_swaps_when_the_limit_will_not_let_it_wait_for_the_next() -> None:
-    assert by_cost(choice(room=9))
-    assert not by_cost(choice(room=10))
+    assert cheapest(choice(room=9))
+    assert not cheapest(choice(room=10))
 
 
 async def test_a_policy_is_a_function_that_is_told_the_costs() -> None:

@@ -99,8 +99,8 @@ def test_a_retry_of_what_was_answered_is_not_new() -> None:
 
 
 def test_a_client_that_sends_whole_histories_steps_back_to_the_beginning() -> None:
-    assert placed("u1", "u1 a1", sends_whole=True) == ["u1"]
-    assert placed("u9", "u1 a1", sends_whole=True) == ["u9"]
+    assert placed("u1", "u1 a1", resends_history=True) == ["u1"]
+    assert placed("u9", "u1 a1", resends_history=True) == ["u9"]
 
 
 def test_a_log_of_one_word_is_searched_in_linear_time() -> None:
@@ -141,7 +141,7 @@ class Client:
     """A client with a history of its own, and what the log must be after each of its requests."""
 
     named: bool
-    sends_whole: bool
+    resends_history: bool
     memory: Memory = field(default_factory=Memory)
     # All that it means to have said and heard, and whether the newest answer waits.
     truth: list[dict[str, Any]] = field(default_factory=list)
@@ -217,7 +217,7 @@ class Client:
             call = self.truth[-1]["tool_calls"][0]["id"]
             new = [{"role": "tool", "tool_call_id": call, "content": self.word("result")}]
         self.truth += new
-        exchange = await self.send(self.truth if self.sends_whole or not self.named else new)
+        exchange = await self.send(self.truth if self.resends_history or not self.named else new)
         await self.answer(exchange, with_calls=number % 3 == 0)
 
     async def fail(self, number: int) -> None:
@@ -226,7 +226,7 @@ class Client:
         if self.truth and self.truth[-1].get("tool_calls"):
             return
         self.truth.append(new)
-        messages = self.truth if self.sends_whole or not self.named else [new]
+        messages = self.truth if self.resends_history or not self.named else [new]
         exchange = await self.send(list(messages))
         await self.conversations.leave(exchange, answered=False)
         if number % 3 == 0:
@@ -238,10 +238,10 @@ class Client:
         """The answer was stored, but the client never got it, and sends its request again."""
         if not self.truth or self.truth[-1]["role"] != "assistant" or not self.last:
             return
-        if not self.sends_whole and self.named and self.last[-1]["role"] != "user":
+        if not self.resends_history and self.named and self.last[-1]["role"] != "user":
             return
         self.truth.pop()
-        if self.sends_whole or not self.named:
+        if self.resends_history or not self.named:
             self.last = list(self.truth)
         if not any(one["role"] == "assistant" for one in self.last) and not self.named:
             # An answer to a first question cannot be told from that to another client's.
@@ -261,7 +261,7 @@ class Client:
 
     async def cut(self, number: int, question: dict[str, Any] | None) -> None:
         places = [at for at, one in enumerate(self.truth) if one["role"] == "user"]
-        if not places or (self.named and not self.sends_whole):
+        if not places or (self.named and not self.resends_history):
             return
         at = places[number % len(places)]
         if not any(one["role"] == "assistant" for one in self.truth[:at]):
@@ -273,7 +273,7 @@ class Client:
 
     async def window(self, number: int) -> None:
         """Only the end of its history, with a new question."""
-        if (self.named and not self.sends_whole) or not self.truth or self.truth[-1].get("tool_calls"):
+        if (self.named and not self.resends_history) or not self.truth or self.truth[-1].get("tool_calls"):
             return
         start = number % len(self.truth)
         kept = self.truth[start:]
@@ -303,14 +303,14 @@ ACTIONS: list[Callable[[Client, int], Any]] = [
 @settings(max_examples=150, deadline=None)
 @given(
     named=st.booleans(),
-    sends_whole=st.booleans(),
+    resends_history=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=12),
 )
 def test_whatever_a_client_does_nothing_is_stored_twice_or_lost(
-    named: bool, sends_whole: bool, steps: list[tuple[Callable[[Client, int], Any], int]]
+    named: bool, resends_history: bool, steps: list[tuple[Callable[[Client, int], Any], int]]
 ) -> None:
     async def run() -> None:
-        client = Client(named, sends_whole)
+        client = Client(named, resends_history)
         await client.ask(1)
         await client.ask(1)
         for action, number in steps:

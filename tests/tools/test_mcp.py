@@ -259,7 +259,7 @@ async def test_long_results_are_capped_like_those_of_other_tools(memory: Memory)
     result = (await stored(agent.memory))[2]
     assert len(result.text.encode()) <= 64_000
     assert "bytes are not shown here" in result.text
-    whole = await agent.get_whole_message(result.id)
+    whole = await agent.get_full_message(result.id)
     assert whole is not None
     assert whole["content"] == "line\n" * 20_000
     await agent.close()

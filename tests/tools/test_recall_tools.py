@@ -141,7 +141,7 @@ async def test_a_tool_result_that_was_cut_in_the_log_is_read_whole(memory: Memor
         {"role": "assistant", "content": "", "tool_calls": calls},
         {"role": "tool", "content": result, "tool_call_id": "c7", "id": "big"},
     )
-    assert await memory.get_whole_message("ana", "trip", "big") is not None
+    assert await memory.get_full_message("ana", "trip", "big") is not None
     pages = await read_all(memory, first=2, last=2)
     assert "".join(map(inside, pages)) == f"[2] Tool: {result}"
     assert max(map(len, pages)) < PAGE_CHARACTERS + 300

@@ -78,7 +78,7 @@ def work_topic(task: str) -> str:
     return f"work {sha256(task.encode()).hexdigest()}"
 
 
-async def owe(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
+async def enqueue_task(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
     """Owe a conversation a task, in one statement that may be repeated."""
     values = (key_digest(key), task, CHANNEL, work_topic(task))
     return await (await connection.execute(_OWE, values)).fetchone() is not None
@@ -114,7 +114,9 @@ async def extend(connection: psycopg.AsyncConnection[Any], lease: Lease, seconds
     return (await connection.execute(_EXTEND, meant)).rowcount > 0
 
 
-async def settle(connection: psycopg.AsyncConnection[Any], lease: Lease, again_in: float | None) -> bool:
+async def complete_task(
+    connection: psycopg.AsyncConnection[Any], lease: Lease, again_in: float | None
+) -> bool:
     """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     meant = (key_digest(lease.key), lease.fence)
     if again_in is None:

@@ -378,7 +378,7 @@ async def read_head(connection: psycopg.AsyncConnection[Any], key: Key) -> Head:
     return Head() if found is None else found[1]
 
 
-async def read_whole(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str) -> str | None:
+async def read_full_text(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str) -> str | None:
     """The uncut body of a message that was too large for the log."""
     cursor = await connection.execute(_SELECT_WHOLE, (key_digest(key), index_text(message_id)))
     found = await cursor.fetchone()

@@ -14,8 +14,8 @@ from autonomy_ctx.memory.encoding import decode_segment
 from autonomy_ctx.memory.outline import (
     SEGMENT_OUTLINE,
     ConversationOutline,
+    DueTask,
     MessageMark,
-    OwedWork,
     SegmentVersion,
     make_fact_end,
 )
@@ -76,5 +76,5 @@ async def read_outline(
         tuple(MessageMark(at, from_microseconds(time), is_user) for at, time, is_user in marks),
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
         tuple(make_fact_end(*row) for row in done),
-        None if work is None else OwedWork(*work),
+        None if work is None else DueTask(*work),
     )

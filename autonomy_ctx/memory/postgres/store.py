@@ -39,8 +39,8 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
-    TurnHold,
     TurnStart,
+    TurnToken,
     Window,
     check_drop,
     check_put,
@@ -50,7 +50,7 @@ from autonomy_ctx.validation import check_int, check_seconds
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
-    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
+    from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -89,7 +89,7 @@ class PostgresStore:
         self._notifications = Notifications(dsn, {} if dsn is None else connect_options(dsn))
 
     async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         if turn is not None:
             return await self._append_in_turn(key, drafts, turn, ends)
@@ -113,7 +113,7 @@ class PostgresStore:
         drafts: Sequence[Draft],
         record: RecordDraft,
         *,
-        turn: TurnHold | None = None,
+        turn: TurnToken | None = None,
         ends: bool = False,
     ) -> list[int]:
         check_put(record.kind, [(record.name, record.body)], record.keep)
@@ -177,8 +177,8 @@ class PostgresStore:
     async def head(self, key: Key) -> Head:
         return await self._read(log.read_head, key)
 
-    async def whole(self, key: Key, message_id: str) -> str | None:
-        return await self._read(log.read_whole, key, message_id)
+    async def full_text(self, key: Key, message_id: str) -> str | None:
+        return await self._read(log.read_full_text, key, message_id)
 
     async def delete(
         self,
@@ -237,9 +237,9 @@ class PostgresStore:
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
         return await self._read(fact_rows.read_profile_facts, agent, scope)
 
-    async def owe(self, key: Key, *, task: str) -> bool:
+    async def enqueue_task(self, key: Key, *, task: str) -> bool:
         # Repeated, it does the same again.
-        return await self._read(leases.owe, key, task)
+        return await self._read(leases.enqueue_task, key, task)
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(leases.claim, key, owner, task, seconds)
@@ -257,8 +257,8 @@ class PostgresStore:
         # Repeated, it does the same again.
         return await self._read(leases.extend, lease, seconds)
 
-    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        return await self._write(leases.settle, lease, again_in)
+    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        return await self._write(leases.complete_task, lease, again_in)
 
     async def put_records(
         self,
@@ -315,7 +315,7 @@ class PostgresStore:
 
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[TextBlock] | None:
+    ) -> list[EmbeddingBlock] | None:
         search_scope = search_rows.SearchScope(agent, scope, conversation)
         return await self._read(vector_rows.read_unembedded, search_scope, embedder, limit)
 
@@ -415,7 +415,7 @@ class PostgresStore:
         self,
         key: Key,
         drafts: Sequence[Draft],
-        turn: TurnHold,
+        turn: TurnToken,
         ends: bool,
         record: RecordDraft | None = None,
     ) -> list[int]:

@@ -19,7 +19,7 @@ from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres import log
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.postgres.records import insert_record
-from autonomy_ctx.memory.store import Draft, Key, TurnHold, TurnStart, is_current_lease
+from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
 
 _BEGIN_TURN = """
     WITH head AS (
@@ -99,7 +99,7 @@ _SELECT_LEASES_BEFORE = """
 """
 
 
-class _Place(NamedTuple):
+class QueueTicket(NamedTuple):
     """A place in the line for a turn."""
 
     ticket: int
@@ -107,7 +107,7 @@ class _Place(NamedTuple):
     until: float
 
 
-class _Line(NamedTuple):
+class LockedQueue(NamedTuple):
     """The line of one conversation, which is locked."""
 
     conversation_id: int
@@ -116,10 +116,10 @@ class _Line(NamedTuple):
     owner: str
     until: float
     last_ticket: int
-    places: list[_Place]
+    places: list[QueueTicket]
     now: float
 
-    def find(self, owner: str) -> _Place | None:
+    def find(self, owner: str) -> QueueTicket | None:
         """The place of an owner."""
         return next((place for place in self.places if place.owner == owner), None)
 
@@ -199,7 +199,7 @@ async def append_held(
     connection: psycopg.AsyncConnection[Any],
     key: Key,
     drafts: Sequence[Draft],
-    turn: TurnHold,
+    turn: TurnToken,
     ends: bool,
     record: RecordDraft | None = None,
 ) -> list[int] | None:
@@ -221,7 +221,7 @@ async def append_held(
 
 
 async def append_in_turn(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later. In a transaction."""
     line = await _lock_line(connection, key)
@@ -311,18 +311,22 @@ async def _insert(
         return None
 
 
-async def _lock_line(connection: psycopg.AsyncConnection[Any], key: Key) -> _Line | None:
+async def _lock_line(connection: psycopg.AsyncConnection[Any], key: Key) -> LockedQueue | None:
     found = await (await connection.execute(_LOCK_LINE, (log.key_digest(key),))).fetchone()
     if found is None:
         return None
     conversation_id, head, holder, owner, until, last_ticket = found
     rows = await (await connection.execute(_SELECT_PLACES, (conversation_id,))).fetchall()
-    places = [_Place(*place) for _, *place in rows if place[0] is not None]
-    return _Line(conversation_id, head, holder, owner, until, last_ticket, places, rows[0][0])
+    places = [QueueTicket(*place) for _, *place in rows if place[0] is not None]
+    return LockedQueue(conversation_id, head, holder, owner, until, last_ticket, places, rows[0][0])
 
 
 async def _wait(
-    connection: psycopg.AsyncConnection[Any], line: _Line, place: _Place | None, owner: str, seconds: float
+    connection: psycopg.AsyncConnection[Any],
+    line: LockedQueue,
+    place: QueueTicket | None,
+    owner: str,
+    seconds: float,
 ) -> int:
     """Keep a place in the line, or take one at its end; its ticket."""
     if place is not None:
@@ -344,7 +348,7 @@ async def _wait(
     return ticket
 
 
-async def _notify(connection: psycopg.AsyncConnection[Any], key: Key, line: _Line) -> None:
+async def _notify(connection: psycopg.AsyncConnection[Any], key: Key, line: LockedQueue) -> None:
     if line.places:
         await connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, turn_topic(key)))
 

@@ -28,7 +28,7 @@ from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
-    TextBlock,
+    EmbeddingBlock,
     UnembeddedText,
     VectorBlock,
     embedded_text,
@@ -239,7 +239,7 @@ async def _add_column(connection: Connection, schema: str) -> str:
 
 async def read_unembedded(
     connection: Connection, search_scope: SearchScope, embedder: int, limit: int
-) -> list[TextBlock] | None:
+) -> list[EmbeddingBlock] | None:
     """The next blocks without vectors; None if the embedder is not active."""
     if not await _is_true(connection, _IS_IN_FORCE, (embedder,)):
         return None
@@ -249,14 +249,14 @@ async def read_unembedded(
     if conversation is not None:
         statement = _SELECT_UNEMBEDDED_OF_CONVERSATION
         values["key"] = key_digest(Key(agent, scope, conversation))
-    blocks: list[TextBlock] = []
+    blocks: list[EmbeddingBlock] = []
     for conversation_id, name, head, start in await (await connection.execute(statement, values)).fetchall():
         # One more than there is room for, to know whether there are more.
         rows = await (await connection.execute(_SELECT_ROWS, (conversation_id, start, limit + 1))).fetchall()
         texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
         # What was appended since the head was read is for the next time, unless it is in the block.
         end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
-        blocks.append(TextBlock(Key(agent, scope, name), start, end, texts))
+        blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
         limit -= len(texts)
         if limit <= 0:
             break

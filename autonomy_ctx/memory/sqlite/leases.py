@@ -37,7 +37,7 @@ _SELECT_LEASED_CONVERSATION = """
 """
 
 
-def owe(transaction: Transaction, key: Key, task: str, now: float) -> bool:
+def enqueue_task(transaction: Transaction, key: Key, task: str, now: float) -> bool:
     """Owe a conversation a task."""
     connection = transaction.flushed_connection()
     found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
@@ -90,7 +90,7 @@ def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -
     return conversation_id is not None
 
 
-def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
+def complete_task(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
     """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     connection = transaction.flushed_connection()
     conversation_id = _leased_conversation(connection, lease)

@@ -498,7 +498,7 @@ def find_stored(connection: sqlite3.Connection, key: Key, message_id: str) -> st
     return None if row is None else str(row[1])
 
 
-def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:
+def read_full_text(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:
     """The uncut body of a message that was too large for the log."""
     conversation = find_conversation(connection, key)
     place = None if conversation is None else find_message(connection, conversation[0], message_id)

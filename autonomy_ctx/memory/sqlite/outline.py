@@ -12,8 +12,8 @@ from autonomy_ctx.memory.encoding import decode_segment
 from autonomy_ctx.memory.outline import (
     SEGMENT_OUTLINE,
     ConversationOutline,
+    DueTask,
     MessageMark,
-    OwedWork,
     SegmentVersion,
     make_fact_end,
 )
@@ -62,7 +62,7 @@ def read_outline(
         marks,
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
         tuple(make_fact_end(*row) for row in done),
-        None if work is None else OwedWork(work[0], work[1], work[2], is_leased=bool(work[3])),
+        None if work is None else DueTask(work[0], work[1], work[2], is_leased=bool(work[3])),
     )
 
 

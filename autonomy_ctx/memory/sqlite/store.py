@@ -30,7 +30,7 @@ from autonomy_ctx.memory.sqlite import search as search_rows
 from autonomy_ctx.memory.sqlite import vectors as vector_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
 from autonomy_ctx.memory.sqlite.fulltext import needs_purge
-from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
+from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_full_text, read_head, read_rows
 from autonomy_ctx.memory.sqlite.outline import read_outline
 from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
 from autonomy_ctx.memory.store import (
@@ -47,8 +47,8 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
-    TurnHold,
     TurnStart,
+    TurnToken,
     Window,
     check_drop,
     check_put,
@@ -61,7 +61,7 @@ from autonomy_ctx.validation import check_seconds
 if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
     from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
-    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
+    from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class SqliteStore:
         _warn_about_old_sqlite()
 
     async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         if turn is None:
             return await self._write(lambda transaction: transaction.append(key, drafts))
@@ -128,7 +128,7 @@ class SqliteStore:
         drafts: Sequence[Draft],
         record: RecordDraft,
         *,
-        turn: TurnHold | None = None,
+        turn: TurnToken | None = None,
         ends: bool = False,
     ) -> list[int]:
         kind, name, body, keep, derived, generation, refs = record
@@ -207,8 +207,8 @@ class SqliteStore:
         head = await self._read_inline(read)
         return head if head is not None else await self._read_in_thread(read)
 
-    async def whole(self, key: Key, message_id: str) -> str | None:
-        return await self._read_in_thread(lambda connection: read_whole(connection, key, message_id))
+    async def full_text(self, key: Key, message_id: str) -> str | None:
+        return await self._read_in_thread(lambda connection: read_full_text(connection, key, message_id))
 
     async def delete(
         self,
@@ -322,8 +322,10 @@ class SqliteStore:
             lambda connection: fact_rows.read_profile_facts(connection, agent, scope)
         )
 
-    async def owe(self, key: Key, *, task: str) -> bool:
-        return await self._write(lambda transaction: leases.owe(transaction, key, task, self._lease_clock()))
+    async def enqueue_task(self, key: Key, *, task: str) -> bool:
+        return await self._write(
+            lambda transaction: leases.enqueue_task(transaction, key, task, self._lease_clock())
+        )
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(
@@ -340,9 +342,9 @@ class SqliteStore:
             lambda transaction: leases.extend(transaction, lease, seconds, self._lease_clock())
         )
 
-    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
         return await self._write(
-            lambda transaction: leases.settle(transaction, lease, again_in, self._lease_clock())
+            lambda transaction: leases.complete_task(transaction, lease, again_in, self._lease_clock())
         )
 
     async def put_records(
@@ -432,7 +434,7 @@ class SqliteStore:
 
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[TextBlock] | None:
+    ) -> list[EmbeddingBlock] | None:
         return await self._read_in_thread(
             lambda connection: vector_rows.read_unembedded(
                 connection, agent, scope, conversation, embedder, limit

@@ -13,7 +13,7 @@ from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.encoding import same_content
 from autonomy_ctx.memory.processes import has_ended
 from autonomy_ctx.memory.sqlite.log import Transaction, find_stored
-from autonomy_ctx.memory.store import Draft, Key, TurnHold, TurnStart, is_current_lease
+from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
 
 _SELECT_LINE = """
     SELECT id, head, turn_ticket, turn_owner, turn_until, last_ticket, turns_waiting FROM conversation
@@ -32,7 +32,7 @@ _TAKE = (
 _GIVE_BACK = "UPDATE conversation SET turn_ticket = 0, turn_owner = '', turn_until = 0 WHERE id = ?"
 
 
-class _Line(NamedTuple):
+class QueueRow(NamedTuple):
     """The line of one conversation, as its row has it."""
 
     conversation_id: int
@@ -80,7 +80,7 @@ def begin_turn(
 
 
 def append_in_turn(
-    transaction: Transaction, key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+    transaction: Transaction, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later."""
     connection = transaction.turn_connection()
@@ -136,7 +136,7 @@ def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float)
     return _may_begin(connection, line, ticket, now)
 
 
-def _may_begin(connection: sqlite3.Connection, line: _Line, ticket: int | None, now: float) -> bool:
+def _may_begin(connection: sqlite3.Connection, line: QueueRow, ticket: int | None, now: float) -> bool:
     """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
     if line.holder and line.holder == ticket:
         return True
@@ -149,7 +149,9 @@ def _may_begin(connection: sqlite3.Connection, line: _Line, ticket: int | None, 
     return not any(_is_live(owner, until, now) for owner, until in before)
 
 
-def _wait(connection: sqlite3.Connection, line: _Line, ticket: int | None, owner: str, until: float) -> int:
+def _wait(
+    connection: sqlite3.Connection, line: QueueRow, ticket: int | None, owner: str, until: float
+) -> int:
     kept = connection.execute(
         "UPDATE turn_wait SET until = ? WHERE conversation_id = ? AND ticket = ? AND owner = ?",
         (until, line.conversation_id, ticket, owner),
@@ -165,12 +167,12 @@ def _wait(connection: sqlite3.Connection, line: _Line, ticket: int | None, owner
     return new
 
 
-def _read_line(connection: sqlite3.Connection, key: Key) -> _Line | None:
+def _read_line(connection: sqlite3.Connection, key: Key) -> QueueRow | None:
     found = connection.execute(_SELECT_LINE, key).fetchone()
-    return None if found is None else _Line(*found)
+    return None if found is None else QueueRow(*found)
 
 
-def _has_place(connection: sqlite3.Connection, line: _Line, ticket: int) -> bool:
+def _has_place(connection: sqlite3.Connection, line: QueueRow, ticket: int) -> bool:
     found = connection.execute(
         "SELECT 1 FROM turn_wait WHERE conversation_id = ? AND ticket = ?", (line.conversation_id, ticket)
     )

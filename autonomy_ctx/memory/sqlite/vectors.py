@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.memory.vectors import TextBlock, UnembeddedText, VectorBlock, embedded_text
+from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
 
 _SELECT_EMBEDDER = "SELECT number, name, dimensions FROM embedder"
 _SELECT_UNEMBEDDED = """
@@ -76,9 +76,9 @@ def read_unembedded(
     conversation: str | None,
     embedder: int,
     limit: int,
-) -> list[TextBlock] | None:
+) -> list[EmbeddingBlock] | None:
     """The next blocks without vectors, in one snapshot; None if the embedder is not active."""
-    blocks: list[TextBlock] = []
+    blocks: list[EmbeddingBlock] = []
     connection.execute("BEGIN")
     try:
         if not is_in_force(connection, embedder):
@@ -93,7 +93,7 @@ def read_unembedded(
                 UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit]
             )
             end = head if len(rows) <= limit else texts[-1].position
-            blocks.append(TextBlock(Key(agent, scope, name), start, end, texts))
+            blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
             limit -= len(texts)
             if limit <= 0:
                 break

@@ -71,7 +71,7 @@ class LastRequest:
     sources: Sequence[Any]
     said: Sequence[SourcedMessage]
     size: int
-    sends_whole: bool
+    resends_history: bool
     # As the client wrote them.
     instructions: Sequence[Any]
     tools: frozenset[str]
@@ -107,13 +107,13 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PlacedRequest:
     """A conversation, the messages of a request under their ids there, and what they come after."""
 
     key: Key
     said: list[SourcedMessage]
     after: str = ""
-    sends_whole: bool = False
+    resends_history: bool = False
 
 
 class Conversations:
@@ -165,7 +165,7 @@ class Conversations:
             async with self._lock(key):
                 place = await self._place_named(key, request)
                 return await self._compose(place, request, max_tokens)
-        place = await self._set_apart(await self._recognise(scope, request), request)
+        place = await self._fork_for_helper(await self._recognise(scope, request), request)
         async with self._lock(place.key):
             return await self._compose(place, request, max_tokens)
 
@@ -227,7 +227,7 @@ class Conversations:
             )
         return found
 
-    async def _place_response(self, key: Key, after: str, request: ClientRequest) -> _Place:
+    async def _place_response(self, key: Key, after: str, request: ClientRequest) -> _PlacedRequest:
         said = await self._read(request)
         # What was sent before after the same answer has the same ids.
         placed = _chain_from(said, 0, after)
@@ -235,33 +235,33 @@ class Conversations:
         log = [one.message for one in window.entries]
         if any(one.id == after for one in log):
             _check_results(request, said, 0, log)
-        return _Place(key, placed, after)
+        return _PlacedRequest(key, placed, after)
 
-    async def _place_named(self, key: Key, request: ClientRequest) -> _Place:
+    async def _place_named(self, key: Key, request: ClientRequest) -> _PlacedRequest:
         last = self._requests.get(key)
-        sends_whole = last.sends_whole if last is not None else await self._read_style(key)
+        resends_history = last.resends_history if last is not None else await self._read_style(key)
         said = await self._continue(last, request)
         new = _first_without_id(said)
         branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
         is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
-        if is_history or sends_whole:
+        if is_history or resends_history:
             placed = _chain_from(said, new)
             newest = await self._memory.read(key.scope, branch, limit=1)
             if not newest.entries or any(one.stored_id == newest.entries[-1].message.id for one in placed):
                 _check_results(request, said, new, ())
-                return _Place(key, placed, sends_whole=True)
-        limit = LOG_LIMIT if is_history or sends_whole else len(said) + _TAIL
+                return _PlacedRequest(key, placed, resends_history=True)
+        limit = LOG_LIMIT if is_history or resends_history else len(said) + _TAIL
         window = await self._memory.read(key.scope, branch, limit=limit)
         found = place_history(
             [_history_message(one.message) for one in said],
             [_history_message(one.message) for one in window.entries],
             is_retry=request.is_retry,
-            sends_whole=sends_whole,
+            resends_history=resends_history,
         )
         _check_results(request, said, 0, [one.message for one in window.entries])
-        return _Place(key, _identify(said, found.ids), found.after, sends_whole or is_history)
+        return _PlacedRequest(key, _identify(said, found.ids), found.after, resends_history or is_history)
 
-    async def _recognise(self, scope: str, request: ClientRequest) -> _Place:
+    async def _recognise(self, scope: str, request: ClientRequest) -> _PlacedRequest:
         """The conversation of a client that names none."""
         place = await self._recognise_recent(scope, request)
         if place is not None:
@@ -274,7 +274,7 @@ class Conversations:
             found = await self._look_up(scope, placed[at].stored_id)
             if found is not None:
                 _check_results(request, said, 0, ())
-                return _Place(found[0], placed)
+                return _PlacedRequest(found[0], placed)
         if answers and answers[-1]:
             question, answer = prints[answers[-1] - 1 : answers[-1] + 1]
             place = await self._find_window(scope, request, said, pair_id(question, answer))
@@ -283,14 +283,14 @@ class Conversations:
         _check_results(request, said, 0, ())
         found = None if answers else await self._look_up(scope, placed[-1].stored_id)
         if found is not None and await self._waits(found[0], placed[-1].stored_id, request.is_retry):
-            return _Place(found[0], placed)
+            return _PlacedRequest(found[0], placed)
         key = make_key(self._memory.agent, scope, _new_conversation())
         if not answers:
             # Before anything is stored: so it is known when it comes again, whatever happens to it.
             await self._index(key, [placed[-1].stored_id], "")
-        return _Place(key, placed)
+        return _PlacedRequest(key, placed)
 
-    async def _set_apart(self, place: _Place, request: ClientRequest) -> _Place:
+    async def _fork_for_helper(self, place: _PlacedRequest, request: ClientRequest) -> _PlacedRequest:
         """The place of a request, in a fork if it is of somebody else than the requests before.
 
         Agents have helpers that are given the whole talk, with instructions and tools of their own. What they
@@ -306,7 +306,7 @@ class Conversations:
         name = await self._memory.fork(key.scope, branch, name=_new_conversation())
         return replace(place, key=key._replace(conversation=name))
 
-    async def _recognise_recent(self, scope: str, request: ClientRequest) -> _Place | None:
+    async def _recognise_recent(self, scope: str, request: ClientRequest) -> _PlacedRequest | None:
         """By the newest answer and the messages of the request before it, which this process has."""
         sources, api = request.sources, request.api
         start = next((at for at in range(len(sources) - 1, 0, -1) if _is_answer(sources[at])), 0)
@@ -325,11 +325,11 @@ class Conversations:
         said = await self._continue(last, request)
         new = _first_without_id(said)
         _check_results(request, said, new, ())
-        return _Place(key, _chain_from(said, new))
+        return _PlacedRequest(key, _chain_from(said, new))
 
     async def _find_window(
         self, scope: str, request: ClientRequest, said: list[SourcedMessage], pair: str
-    ) -> _Place | None:
+    ) -> _PlacedRequest | None:
         """By an answer with its question, for a history whose beginning the client has dropped."""
         found = await self._look_up(scope, pair)
         if found is None:
@@ -343,7 +343,7 @@ class Conversations:
         if not placed.after:
             return None
         _check_results(request, said, 0, [one.message for one in window.entries])
-        return _Place(key, _identify(said, placed.ids), placed.after)
+        return _PlacedRequest(key, _identify(said, placed.ids), placed.after)
 
     async def _waits(self, key: Key, message_id: str, is_retry: bool) -> bool:
         """Whether a message is the newest of its conversation, and nobody waits for its answer any more.
@@ -390,7 +390,9 @@ class Conversations:
 
     # -- storing ----------------------------------------------------------------------------------
 
-    async def _compose(self, place: _Place, request: ClientRequest, max_tokens: int | None) -> Exchange:
+    async def _compose(
+        self, place: _PlacedRequest, request: ClientRequest, max_tokens: int | None
+    ) -> Exchange:
         context = await self._engine.compose(
             place.key,
             await self._find_tail(place),
@@ -409,7 +411,7 @@ class Conversations:
             request.sources,
             tuple(place.said),
             request.size,
-            place.sends_whole,
+            place.resends_history,
             _instructions(request),
             _tools(request),
         )
@@ -422,10 +424,10 @@ class Conversations:
             context=context,
             said=place.said,
             conversation=branch,
-            is_first_whole=place.sends_whole and (before is None or not before.sends_whole),
+            is_first_whole=place.resends_history and (before is None or not before.resends_history),
         )
 
-    async def _find_tail(self, place: _Place) -> Sequence[SourcedMessage]:
+    async def _find_tail(self, place: _PlacedRequest) -> Sequence[SourcedMessage]:
         """The messages that the log may not have, and some before them: to compare all takes long."""
         tail = place.said[-TAIL_MESSAGES:]
         if len(tail) < len(place.said):

@@ -66,7 +66,7 @@ def place_history(
     log: Sequence[HistoryMessage],
     *,
     is_retry: bool = False,
-    sends_whole: bool = False,
+    resends_history: bool = False,
 ) -> Placement:
     """Where a client's messages belong in a log, of which the end is given as far as it may matter.
 
@@ -78,7 +78,7 @@ def place_history(
     if not log:
         return whole
     answers = any(one.role is ChatRole.ASSISTANT for one in said)
-    if answers or sends_whole:
+    if answers or resends_history:
         known = {one.id for one in log}
         if not answers or any(one in known for one in whole.ids):
             return whole
