@@ -347,7 +347,7 @@ async def inspector_server(
 
 def _read_page() -> dict[str, Response]:
     """The files of the page, by name; empty where it is not installed."""
-    folder = resources.files("autonomy_ctx.server") / PAGE_FOLDER
+    folder = resources.files("autonomy_ctx.server.inspector") / PAGE_FOLDER
     if not folder.is_dir():
         return {}
     found: dict[str, Response] = {}
