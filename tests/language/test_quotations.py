@@ -97,10 +97,10 @@ def test_a_sentence_comes_whole_or_not_at_all(said: list[str], noise: list[Messa
 
 
 @pytest.mark.parametrize("sentence", WHOLE)
-@pytest.mark.parametrize("tokens", [8, 12, 16, 20, 24, 32, 48])
-def test_no_budget_cuts_into_a_sentence(sentence: str, tokens: int) -> None:
-    text = digest([Message("user", sentence)], tokens=tokens, counter=COUNTER)
-    assert text in {f"- User: {sentence}", "- User: [...]", "- [...]"}
+def test_no_budget_cuts_into_a_sentence(sentence: str) -> None:
+    for tokens in (8, 12, 16, 20, 24, 32, 48):
+        text = digest([Message("user", sentence)], tokens=tokens, counter=COUNTER)
+        assert text in {f"- User: {sentence}", "- User: [...]", "- [...]"}, tokens
 
 
 # -- generated conversations --------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -117,13 +118,11 @@ def test_repeated_text_costs_at_most_in_proportion(text: str, times: int) -> Non
     assert estimate_tokens(text * times) <= (estimate_tokens(text) + 4) * times
 
 
-@pytest.mark.parametrize("length", [24, 30, 64, 200, 1000, 5000])
-@pytest.mark.parametrize("character", [*"az AX09\n\t-=*.#_!|あ哈ー─ㅋаéم😂"], ids=repr)
-def test_a_run_of_one_character_is_estimated_within_15_percent(
-    character: str, length: int, exact: splintr.AnyTokenizer
-) -> None:
-    text = character * length
-    assert estimate_tokens(text) == pytest.approx(count(exact, text), rel=0.15, abs=2)
+def test_a_run_of_one_character_is_estimated_within_15_percent(exact: splintr.AnyTokenizer) -> None:
+    for character, length in product("az AX09\n\t-=*.#_!|あ哈ー─ㅋаéم😂", [24, 30, 64, 200, 1000, 5000]):
+        text = character * length
+        expected = pytest.approx(count(exact, text), rel=0.15, abs=2)
+        assert estimate_tokens(text) == expected, (character, length)
 
 
 @pytest.mark.parametrize("between", ["", " ", "the end of the line\n", "漢字"])
