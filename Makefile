@@ -26,17 +26,39 @@ CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.
 # Tests start many processes, and without compiled files each compiles the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-adapters test-package check nightly bench bench-peers docs docs-serve format clean
+# Each environment says how long its packages took.
+BEGIN = @date +%s >$(@D)/.began
+DONE = @echo "$(@D): installed in $$(($$(date +%s) - $$(cat $(@D)/.began))) s" && touch $@
+# Tests of the built site and of the package need more than .venv; they have commands of their own.
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/docs_site --ignore=tests/package
+
+.PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package
+.PHONY: check nightly mutate bench bench-peers docs docs-serve format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
 
-test: $(READY) $(NODE_READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" --ignore=tests/docs_site --ignore=tests/package
+# Before a pull request: no browser, no node, few examples of each property. See tests/slow_tests.py.
+test: $(READY)
+	$(PYTEST) -m "not slow and not nightly" --hypothesis-profile=quick
+
+test-all: test test-slow test-clients
+
+# What `make test` leaves out, and its properties again with all their examples.
+test-slow: $(READY)
+	$(PYTEST) -m "(slow or hypothesis) and not node and not nightly"
+
+# The OpenAI SDK for Node against the endpoint.
+test-clients: $(READY) $(NODE_READY)
+	$(BIN)/python -m pytest -q -m "node and not nightly" tests/server
 
 # The versions are those of tests/adapters/constraints-*.txt.
-test-adapters: $(ADAPTERS_1)/.ready $(ADAPTERS_2)/.ready
+test-adapters: test-adapters-1 test-adapters-2
+
+test-adapters-1: $(ADAPTERS_1)/.ready
 	$(ADAPTERS_1)/bin/python -m pytest -q -n 2 tests/adapters --ignore=tests/adapters/test_litellm.py
+
+test-adapters-2: $(ADAPTERS_2)/.ready
 	$(ADAPTERS_2)/bin/python -m pytest -q tests/adapters/test_litellm.py
 
 # Wheel and sdist, each installed in a fresh environment; every extra in one of its own, those of adapters at night.
@@ -58,7 +80,8 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-nightly: $(READY)
+# The long tests and the broken builds, and what .ci/run leaves out when nothing near it has changed.
+nightly: $(READY) test-adapters test-clients
 	$(BIN)/python -m pytest -q -m nightly -o faulthandler_timeout=3600
 
 bench: $(READY)
@@ -76,22 +99,25 @@ clean:
 	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
+	$(BEGIN)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.3"
 	$(BIN)/python -m pip install --quiet $(EXACTLY) --editable . --group dev
-	@touch $@
+	$(DONE)
 
 $(DEMO)/.ready: pyproject.toml tests/constraints.txt
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
+	$(BEGIN)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/constraints.txt --editable '.[cli,server]'
-	@touch $@
+	$(DONE)
 
 $(DOCS)/.ready: pyproject.toml docs/constraints.txt
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DOCS)
+	$(BEGIN)
 	$(DOCS)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(DOCS)/bin/python -m pip install --quiet --constraint docs/constraints.txt --group docs
-	@touch $@
+	$(DONE)
 
 # Without npm the tests that need it are skipped; in CI they fail.
 $(NODE_READY): $(NODE)/package-lock.json
@@ -103,9 +129,10 @@ $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
 .venv-adapters-%/.ready: pyproject.toml tests/adapters/constraints-%.txt
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(@D)
+	$(BEGIN)
 	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.3"
 	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --build-constraint tests/constraints.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
-	@touch $@
+	$(DONE)
 
 $(PEERS)/.ready: GROUP = peers
 $(PEERS)/.ready: benchmarks/peers/constraints.txt
@@ -114,9 +141,10 @@ $(PEERS_LLAMA_INDEX)/.ready: benchmarks/peers/constraints-llama-index.txt
 $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(@D)
+	$(BEGIN)
 	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(@D)/bin/python -m pip install --quiet --constraint $(filter benchmarks/%,$^) --editable . --group $(GROUP)
-	@touch $@
+	$(DONE)
 
 .venv/.made-with-$(VERSION):
 	@$(CHECK_VERSION)

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from slow_tests import has_only_slow, is_slow
 
 from autonomy_ctx import Memory
 from autonomy_ctx.compaction.word_tables import load_lazy_parts
 
-# How long an example takes says more about the machine than about the library.
+# How long an example takes says more about the machine than about the library. `make test` chooses the
+# quick profile with `--hypothesis-profile`; numbers of examples that tests name are multiples of it.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("suite"), max_examples=20)
 settings.load_profile("suite")
 
 # No test speaks TLS. Reading all root certificates takes most of the time that making an HTTP client takes.
@@ -25,18 +28,47 @@ os.environ["SSL_CERT_DIR"] = os.devnull
 # They need the frameworks, each in a version of its own: `make test-adapters` runs them.
 collect_ignore = ["adapters"]
 
+TESTS = Path(__file__).parent
 IN_RAM, ROOM = Path("/dev/shm"), 2**30
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broken", metavar="NAME", help="replace one function: run a build of tests/mutants/broken_builds.py"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Files of tests are kept in RAM where there is room: what a sync keeps, no test can see.
 
     Power cuts are tested on a simulated disk, and a killed process leaves its files as they are.
     """
     # What the first summary of a process loads, so that no test depends on being the first.
     load_lazy_parts()
+    if name := config.getoption("--broken"):
+        from mutants.broken_builds import install
+
+        install(name)
     if IN_RAM.is_dir() and shutil.disk_usage(IN_RAM).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_RAM))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that hold only slow tests are not even imported by `make test`."""
+    if "not slow" not in config.getoption("markexpr") or not collection_path.is_relative_to(TESTS):
+        return None
+    return has_only_slow(collection_path.relative_to(TESTS).as_posix()) or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function):
+            loop = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
+            name = item.nodeid.removeprefix("tests/")
+            if is_slow(name, fixtures=item.fixturenames, loop=loop):
+                item.add_marker(pytest.mark.slow)
+            if "node_folder" in item.fixturenames:
+                item.add_marker(pytest.mark.node)
 
 
 def pytest_collection_finish() -> None:

@@ -16,9 +16,15 @@ from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingC
 from autonomy_ctx.messages import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary
 
 # How fast this machine is today is not a property of the library: no deadlines.
-some = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-few = settings(some, max_examples=25)
-many = settings(some, max_examples=200)
+some = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def examples(number: int) -> settings:
+    """So many examples in the whole suite, and fewer, in proportion, in `make test`."""
+    return settings(some, max_examples=max(1, number * some.max_examples // 100))
+
+
+few, many = examples(25), examples(200)
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

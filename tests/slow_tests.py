@@ -1,0 +1,85 @@
+"""Which tests only `make test-all` runs: they need much time, or a browser, node or several processes.
+
+`make test` is to take less than five minutes on two cores. What stands here is in the second half of
+`make test-all`, which runs everything but the nightly tests. Each promise of docs/promises.md keeps a
+test that is not slow; `tests/docs/test_reference.py` checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+# Folders, files and tests, relative to `tests`; the longest name that fits decides.
+SLOW = frozenset(
+    {
+        "agents/test_any_body.py",
+        "agents/test_cancelled_turns.py",
+        "agents/test_documented_programs.py",
+        "agents/test_local_model.py",
+        "agents/test_restart.py",
+        "black_box",
+        "cli/test_demo_command.py",
+        "cli/test_garbage_collection.py",
+        "cli/test_how_to_page.py",
+        "cli/test_mcp_command.py",
+        "cli/test_serve_and_worker.py",
+        "compaction/test_gate_figures.py",
+        "docs/test_examples.py",
+        "docs/test_pages.py",
+        "docs/test_site_sources.py",
+        "docs/test_snippets.py::test_the_snippets_of_a_page_run",
+        "docs/test_tutorial.py",
+        "inspector",
+        "memory/test_cancel.py",
+        "memory/test_fork_machine.py",
+        "memory/test_loop_free.py",
+        "memory/test_memory_machine.py",
+        "memory/test_power_cut.py",
+        "memory/test_turns_machine.py",
+        "postgres",
+        "sections/test_summary_machine.py",
+        "server/test_openai_long_talks.py",
+        "server/test_openai_node.py",
+        "server/test_openai_page.py",
+        "test_bench_peers.py",
+        "test_patterns.py",
+    }
+)
+QUICK = frozenset(
+    {
+        "black_box/test_kill.py::test_every_acknowledged_message_survives_a_kill",
+        "postgres/test_copy_memory.py",
+        "postgres/test_names.py",
+        "postgres/test_stores.py::TestPostgresStore",
+    }
+)
+SLOW_FIXTURES = frozenset({"browser", "node_folder", "own_server", "pgbouncer"})
+# Where cancelling, tasks and threads are the subject, or a store is, `make test` has trio beside asyncio.
+TRIO = (
+    "test_background.py",
+    "memory/test_stores.py",
+    "memory/test_worker_thread.py",
+    "template/test_failing",
+)
+
+
+def is_slow_name(name: str) -> bool:
+    """Whether the lists above put a test among the slow ones; `name` is relative to `tests`."""
+    file, *inner = name.partition("[")[0].split("::")
+    folders = file.split("/")
+    known = ["/".join(folders[: end + 1]) for end in range(len(folders))]
+    known += ["::".join([file, *inner[: end + 1]]) for end in range(len(inner))]
+    listed = next((one for one in reversed(known) if one in SLOW or one in QUICK), None)
+    return listed in SLOW
+
+
+def has_only_slow(path: str) -> bool:
+    """Whether all tests of a folder or file are slow."""
+    return is_slow_name(path) and not any(one.startswith(path) for one in QUICK)
+
+
+def is_slow(name: str, *, fixtures: Collection[str], loop: str | None) -> bool:
+    """Whether a test, with the fixtures that it uses and on this event loop, is slow."""
+    if SLOW_FIXTURES.intersection(fixtures) or is_slow_name(name):
+        return True
+    return loop == "trio" and not name.startswith(TRIO)
