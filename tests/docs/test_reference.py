@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from docs.snippets import PAGES, ROOT, shown
 from public_names import PUBLIC, get
+from slow_tests import is_slow_name
 
 from autonomy_ctx import SummarizedHistorySection
 from autonomy_ctx.stores import Facts, Forks, Listing, Log, Records, Search, Summaries, Turns, Work
@@ -213,6 +214,15 @@ def test_every_promise_names_a_test_and_is_in_the_table_of_its_page() -> None:
             name = promise.splitlines()[0]
             assert _TEST.search(promise), name
             assert f"[{name[0].lower()}{name[1:]}](" in table or f"[{name}](" in table, name
+
+
+def test_every_promise_has_a_test_that_make_test_runs() -> None:
+    promises = re.split(r"^### ", PROMISES.partition("\n## Not promised")[0], flags=re.MULTILINE)[1:]
+    assert [
+        promise.splitlines()[0]
+        for promise in promises
+        if all(is_slow_name(file.removeprefix("tests/") + names) for file, names in _TEST.findall(promise))
+    ] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

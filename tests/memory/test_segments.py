@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 from autonomy_ctx.memory.store import (
     Head,
@@ -48,7 +49,7 @@ def put(active: list[StoredSegment], new: StoredSegment) -> list[StoredSegment] 
     return sorted([*left, *swap.added], key=lambda one: one.first)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(data=st.data())
 def test_any_offers_leave_a_summary_without_a_gap_that_never_goes_back(data: st.DataObject) -> None:
     active: list[StoredSegment] = []

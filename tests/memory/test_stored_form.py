@@ -9,9 +9,19 @@ from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NOON, any_text, json_values, message_dicts, messages, some, stamped_dicts, summaries
+from strategies import (
+    NOON,
+    any_text,
+    examples,
+    json_values,
+    message_dicts,
+    messages,
+    some,
+    stamped_dicts,
+    summaries,
+)
 
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import StoredFormTooNew
@@ -269,7 +279,7 @@ def tampered_bodies(draw: st.DrawFn) -> Any:
 _STAMPS = ("id", "message_id", "created_at", "timestamp")
 
 
-@settings(some, max_examples=1000)
+@examples(1000)
 @given(tampered_bodies())
 def test_a_row_that_is_not_ours_gives_no_broken_message(body: Any) -> None:
     try:

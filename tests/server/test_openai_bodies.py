@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 from autonomy_ctx.messages.text_cache import forget_texts
 from autonomy_ctx.server.openai.bodies import BODIES, MAX_PIECES, BodyDecoder
@@ -64,7 +65,7 @@ def refuse(text: str) -> Any:
     raise ValueError(text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(one=bodies(), other=bodies(), max_bodies=st.integers(1, 4), max_bytes=st.sampled_from([40, 10_000]))
 def test_a_body_says_the_same_whatever_came_before(
     one: list[bytes], other: list[bytes], max_bodies: int, max_bytes: int

@@ -9,8 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.engine import ContextEngine
@@ -300,7 +301,7 @@ ACTIONS: list[Callable[[Client, int], Any]] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     named=st.booleans(),
     resends_history=st.booleans(),
