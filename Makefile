@@ -15,6 +15,8 @@ NODE := tests/server/node
 NODE_READY := $(NODE)/node_modules/.package-lock.json
 FRAMEWORKS_1 := langchain,openai-agents,pydantic-ai,google-adk,agent-framework,llama-index,strands
 FRAMEWORKS_2 := litellm
+# Cosmic Ray, for `make mutate`.
+MUTATE := .venv-mutate
 # Other frameworks with their own memory, to be measured beside; the client of LlamaIndex needs an older `openai`.
 PEERS := .venv-peers
 PEERS_LLAMA_INDEX := .venv-peers-llama-index
@@ -83,6 +85,12 @@ check: $(READY)
 # The long tests and the broken builds, and what .ci/run leaves out when nothing near it has changed.
 nightly: $(READY) test-adapters test-clients
 	$(BIN)/python -m pytest -q -m nightly -o faulthandler_timeout=3600
+	$(MAKE) mutate
+
+# Changes single expressions and lists those that no test notices; FILES="autonomy_ctx/messages/cuts.py" or, without,
+# what has changed since the last tag. ARGS="--most 100" tries more of each file.
+mutate: $(READY) $(MUTATE)/.ready
+	$(MUTATE)/bin/python tests/mutants/mutate.py --python $(abspath $(BIN)/python) $(ARGS) $(FILES)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -96,7 +104,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
 	$(BEGIN)
@@ -132,6 +140,14 @@ $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
 	$(BEGIN)
 	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.3"
 	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --build-constraint tests/constraints.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
+	$(DONE)
+
+$(MUTATE)/.ready: pyproject.toml tests/mutants/constraints.txt
+	@$(CHECK_VERSION)
+	$(PYTHON) -m venv --clear $(MUTATE)
+	$(BEGIN)
+	$(MUTATE)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(MUTATE)/bin/python -m pip install --quiet --constraint tests/mutants/constraints.txt --group mutate
 	$(DONE)
 
 $(PEERS)/.ready: GROUP = peers

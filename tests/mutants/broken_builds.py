@@ -356,7 +356,7 @@ BUILDS = (
         function="autonomy_ctx:Memory.append",
         replacement=store_under_a_new_id,
         tests=(
-            "tests/memory/test_cancel.py::test_an_append_cancelled_after_its_turn_is_kept_and_can_be_sent_again",
+            "tests/formats/test_anthropic_blocks.py::test_a_tool_loop_in_anthropics_form_is_stored_once_and_comes_back_in_ours",
         ),
     ),
     BrokenBuild(

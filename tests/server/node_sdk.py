@@ -1,4 +1,4 @@
-"""The OpenAI SDK for Node, which `make test` installs beside its script."""
+"""The OpenAI SDK for Node, which `make test-clients` installs beside its script."""
 
 from __future__ import annotations
 

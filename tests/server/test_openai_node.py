@@ -1,6 +1,6 @@
 """The endpoint asked with the real OpenAI SDK for Node, over real HTTP, in front of a strict provider.
 
-`make test` installs the SDK in the version of `tests/server/node/package-lock.json`.
+`make test-clients` installs the SDK in the version of `tests/server/node/package-lock.json`.
 """
 
 from __future__ import annotations
