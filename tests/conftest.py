@@ -63,9 +63,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function):
-            loop = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
-            name = item.nodeid.removeprefix("tests/")
-            if is_slow(name, fixtures=item.fixturenames, loop=loop):
+            on_trio = hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
+            if is_slow(item.nodeid.removeprefix("tests/"), fixtures=item.fixturenames, on_trio=on_trio):
                 item.add_marker(pytest.mark.slow)
             if "node_folder" in item.fixturenames:
                 item.add_marker(pytest.mark.node)

@@ -78,8 +78,8 @@ def has_only_slow(path: str) -> bool:
     return is_slow_name(path) and not any(one.startswith(path) for one in QUICK)
 
 
-def is_slow(name: str, *, fixtures: Collection[str], loop: str | None) -> bool:
-    """Whether a test, with the fixtures that it uses and on this event loop, is slow."""
+def is_slow(name: str, *, fixtures: Collection[str], on_trio: bool) -> bool:
+    """Whether a test, with the fixtures that it uses and on its event loop, is slow."""
     if SLOW_FIXTURES.intersection(fixtures) or is_slow_name(name):
         return True
-    return loop == "trio" and not name.startswith(TRIO)
+    return on_trio and not name.startswith(TRIO)

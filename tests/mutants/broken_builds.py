@@ -132,8 +132,12 @@ def cut_anywhere(safe_cuts: Function) -> Function:
     return lambda messages: list(range(len(messages) + 1))
 
 
-def forget_the_newest_question(newest_user_index: Function) -> Function:
-    return lambda items: None
+def show_only_the_last(contribute: Function) -> Function:
+    async def broken(*args: Any, **options: Any) -> Any:
+        found = await contribute(*args, **options)
+        return replace(found, messages=found.messages[-1:], positions=found.positions[-1:])
+
+    return broken
 
 
 def pin_nothing(pin: Function) -> Function:
@@ -416,10 +420,10 @@ BUILDS = (
     BrokenBuild(
         name="newest-question-is-not-kept",
         promise="The newest user message is always shown",
-        function="autonomy_ctx.messages.cuts:newest_user_index",
-        replacement=forget_the_newest_question,
+        function="autonomy_ctx:ConversationHistorySection.contribute",
+        replacement=show_only_the_last,
         tests=(
-            "tests/containers/test_chat_properties.py::test_truncating_keeps_what_is_protected_and_the_order",
+            "tests/sections/test_history.py::test_the_newest_user_message_is_there_however_long_ago_it_was",
         ),
     ),
     BrokenBuild(
