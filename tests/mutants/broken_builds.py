@@ -446,9 +446,12 @@ BUILDS = (
     BrokenBuild(
         name="search-shows-the-worst-first",
         promise="Exact words are found first",
-        function="autonomy_ctx:Memory.search",
+        function="autonomy_ctx.memory.sqlite.store:SqliteStore.search",
         replacement=worst_first,
-        tests=("tests/memory/test_search.py",),
+        tests=(
+            "tests/memory/test_stores.py::TestSqliteStore"
+            "::test_a_word_as_it_is_written_comes_before_its_other_forms",
+        ),
     ),
     BrokenBuild(
         name="context-says-the-time",

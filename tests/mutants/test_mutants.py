@@ -48,5 +48,6 @@ def test_every_build_breaks_a_promise_and_names_tests_that_exist() -> None:
     assert {build.promise for build in BUILDS} <= set(promises)
     assert [name for name, times in Counter(build.name for build in BUILDS).items() if times > 1] == []
     for test in {test for build in BUILDS for test in build.tests}:
-        file, _, function = test.partition("::")
-        assert f"def {function}" in (ROOT / file).read_text(encoding="utf-8"), test
+        file, name, *_ = test.split("::")
+        # The tests of a contract stand elsewhere; their class is in the file.
+        assert re.search(rf"(def|class) {name}\b", (ROOT / file).read_text(encoding="utf-8")), test
