@@ -1,4 +1,4 @@
-"""How a wait for a store's thread ends when two things fall into one turn of the event loop."""
+"""A wait for a store's thread that ends while its timeout passes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from autonomy_ctx.memory.worker_thread import WaiterFactory
+from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_notification_right_after_the_timeout_is_not_overlooked() -> None:
-    loop, waiter = asyncio.get_running_loop(), WaiterFactory(0).make()
-    wait = waiter.wait()
+async def test_a_result_right_after_the_timeout_is_not_overlooked() -> None:
+    loop = asyncio.get_running_loop()
+    job = WorkerJob(lambda _: None, 0)
+    assert job.claim()
     # Due after the timer of the wait, and before the task goes on.
-    loop.call_at(loop.time(), waiter.notify)
-    await wait
-    assert waiter.notified
+    loop.call_at(loop.time(), job.finish)
+    assert await job.wait() is JobOutcome.DONE
