@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
 from autonomy_ctx.language.fact import (
     Fact,
@@ -21,7 +20,6 @@ from autonomy_ctx.language.fact import (
     normalize_fact,
     short_fact_line,
 )
-from autonomy_ctx.language.fact_rules import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.language.relative_dates import resolve_dates
@@ -44,15 +42,6 @@ ProfileRule: TypeAlias = Callable[[Fact], bool]
 # A long conversation has thousands of facts, and each batch of messages is compared with all of them.
 _fact_words: TextCache[tuple[int, tuple[str, ...]]] = TextCache(16_384)
 logger = logging.getLogger("autonomy_ctx.compaction")
-
-
-def changes_by_rules(
-    entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo, before: Entry | None = None
-) -> Generator[int, None, list[FactChange]]:
-    """The facts that messages state, found by rules without a model, one message per step."""
-    spoken = [(entry.position, entry.message) for entry in entries]
-    previous = None if before is None else (before.position, before.message)
-    return find_facts_in_steps(spoken, standing, zone, previous)
 
 
 def changes_from_lines(
@@ -231,14 +220,12 @@ def _words_of_lines(text: str) -> set[str]:
     """The different words of a long text; others may go on after each line."""
     words: set[str] = set()
     for line in text.split("\n"):
-        pause()
         words |= folded_words(line)
     return words
 
 
 def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float:
     """Which part of the words of a fact is not known; a number counts as known."""
-    pause()
     number, words = _fact_words.get(text) or _fact_words.get_or_make(text, partial(_read_words, text))
     return (len(words) - sum(map(is_known, words))) / max(number, 1)
 

@@ -15,7 +15,6 @@ from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.reply_cues import ERROR_PHRASES, PLACEHOLDER_WORDS, cues_of
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, stop_words
@@ -534,7 +533,6 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     whole = "\n".join(sentence.plain for sentence in told)
     denied: list[str] = []
     for text in standing:
-        pause()
         rule = _rules.get_or_make(text, partial(_read_rule, text))
         # Hardly any is about what the sentences say: no more is looked at then.
         if not _is_about(stems, rule) or any(name not in whole for name in rule.names):
@@ -607,7 +605,6 @@ def _stems(text: str, least: int = LONG_WORD) -> list[str]:
     found: list[str] = []
     stops = stop_words()
     for line in fold_text(text).splitlines():
-        pause()
         for run in _LETTERS.findall(line):
             if not run.isascii() and is_unspaced(run):
                 found += [run[at : at + 2] for at in range(len(run) - 1)]

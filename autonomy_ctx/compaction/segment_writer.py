@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from autonomy_ctx.background import run_in_thread, wait_for_quiet
+from autonomy_ctx.background import run_in_worker
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.checks import (
@@ -60,7 +60,6 @@ from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.language.identifiers import coverage
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
-from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.messages.tokens import TokenCounter
@@ -80,14 +79,8 @@ ASKED_SHARE = 0.8
 BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 32, 48
 # The same for the facts that it may change.
 LISTED_PART = 16
-# Characters, and facts, that are read in no time; more goes to a thread, so that the loop is not held.
-INLINE_CHARACTERS = 16_000
-INLINE_FACTS = 100
-# The same for a reply and what it is compared with, which takes longer.
-JUDGED_CHARACTERS = 2_000
 # Of a rejected answer, how many characters are shown to whoever looks for the reason.
 BEGINNING_CHARACTERS = 80
-T = TypeVar("T")
 
 
 class UnfitSummary(Exception):
@@ -216,30 +209,28 @@ class SegmentWriter:
         So are the facts that hold, to be changed. What is pinned is not to be denied. If the messages stand
         in a request that the provider has cached, they need not be sent again.
         """
-        light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
-        source = await run_or_offload(
-            light,
+        source = await run_in_worker(
             partial(
                 transcript,
                 messages,
                 counter=counter,
                 max_message_tokens=self.max_message_tokens,
                 zone=self.settings.zone,
-            ),
+            )
         )
         tokens, schema = counter.count_messages(messages), self.settings.schema
         if self._model is None:
             target = self._with_headings(self._digest_target(tokens), counter)
             make = digest if schema is None else partial(_digest_with_names, schema)
-            text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
-            return await run_or_offload(light, partial(self._digest_draft, text, source, counter))
+            return await run_in_worker(
+                lambda: self._digest_draft(make(messages, tokens=target, counter=counter), source, counter)
+            )
         target = self._with_headings(self._target(tokens), counter)
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
         if self.settings.facts:
-            facts = await run_or_offload(
-                len(standing) <= INLINE_FACTS,
-                partial(listed_facts, standing, source, tokens // LISTED_PART, counter),
+            facts = await run_in_worker(
+                partial(listed_facts, standing, source, tokens // LISTED_PART, counter)
             )
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
         known = _last_lines(background, max(tokens // BACKGROUND_PART, MIN_BACKGROUND_TOKENS), counter)
@@ -364,12 +355,12 @@ class SegmentWriter:
     ) -> SegmentDraft:
         """The sections of several texts without a model, and the identifiers that have no room there."""
 
-        def join() -> str:
+        def join() -> SegmentDraft:
             text = fit_record(merge.bodies, merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
-            return name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
+            text = name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
+            return self._digest_draft(text, "\n\n".join(texts), counter)
 
-        text = await run_in_thread(join)
-        return self._digest_draft(text, "\n\n".join(texts), counter)
+        return await run_in_worker(join)
 
     async def extract(
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
@@ -379,10 +370,12 @@ class SegmentWriter:
         if schema is not None:
             merge = SectionMerge.of(texts, schema)
             return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)
-        text = await run_in_thread(
-            lambda: digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
-        )
-        return self._digest_draft(text, "\n\n".join(texts), counter)
+
+        def extract() -> SegmentDraft:
+            text = digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
+            return self._digest_draft(text, "\n\n".join(texts), counter)
+
+        return await run_in_worker(extract)
 
     async def _write_cheapest(
         self,
@@ -434,30 +427,32 @@ class SegmentWriter:
         if not verdict.fit:
             self._metrics.add("summaries_doubtful")
 
-        def complete() -> str:
-            count = counter.count_text
-            if layout is not None:
+        def complete() -> SegmentDraft:
+            count, to_name = counter.count_text, source.names.to_name
+            if layout is None:
+                text = name_missing(verdict.fit_to(cap, count), to_name, cap=cap, count=count)
+            else:
                 # Only the end of an unfinished text goes: each section is shortened by itself.
                 is_cut = verdict.problem == CUT_OFF
-                arranged = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
-                return name_missing(arranged, source.names.to_name, cap=layout.tokens, count=count, fill=True)
-            return name_missing(verdict.fit_to(cap, count), source.names.to_name, cap=cap, count=count)
+                text = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
+                text = name_missing(text, to_name, cap=layout.tokens, count=count, fill=True)
+            return SegmentDraft(
+                text=text,
+                tokens=count(text),
+                model=writer_name(self._model if prompt.context is None else self.settings.reader),
+                coverage=covered_names(to_name, text),
+                input_tokens=spent[0],
+                output_tokens=spent[1],
+                prompt_hash=prompt.rules_hash,
+                source_hash=_hash(source.text),
+                is_doubtful=not verdict.fit,
+                fact_lines=reply.lines,
+                has_unread_facts=reply.is_unread,
+            )
 
-        text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
+        draft = await run_in_worker(complete)
         self._metrics.note_duration(time.monotonic() - started)
-        return SegmentDraft(
-            text=text,
-            tokens=counter.count_text(text),
-            model=writer_name(self._model if prompt.context is None else self.settings.reader),
-            coverage=covered_names(source.names.to_name, text),
-            input_tokens=spent[0],
-            output_tokens=spent[1],
-            prompt_hash=prompt.rules_hash,
-            source_hash=_hash(source.text),
-            is_doubtful=not verdict.fit,
-            fact_lines=reply.lines,
-            has_unread_facts=reply.is_unread,
-        )
+        return draft
 
     async def _ask_and_judge(
         self,
@@ -508,8 +503,7 @@ class SegmentWriter:
             )
             return JudgedReply(verdict, split, reply.text)
 
-        compared = sum(map(len, (source.text, reply.text, *source.context, *(one.text for one in holding))))
-        return await run_or_offload(compared <= JUDGED_CHARACTERS, judge_reply)
+        return await run_in_worker(judge_reply)
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Call the model and report the result to the breaker, unless that belongs to another model."""
@@ -637,14 +631,6 @@ def compile_patterns() -> None:
     )
     name_missing(text, names, cap=len(sample), count=len)
     changes_from_lines(lines or (), [Entry(1, message)], (), UTC)
-
-
-async def run_or_offload(light: bool, work: Callable[[], T]) -> T:
-    """Run a part of the work in the background: here when nothing is urgent, or in a thread."""
-    if not light:
-        return await run_in_thread(work)
-    await wait_for_quiet()
-    return work()
 
 
 def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:

@@ -8,11 +8,12 @@ too long.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from autonomy_ctx.background import run_in_worker
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
@@ -22,6 +23,7 @@ from autonomy_ctx.compaction.word_tables import are_tables_loaded, prepare_table
 from autonomy_ctx.language.digest import digest, read_for_digest
 from autonomy_ctx.language.fact import active_facts
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, Window
 from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
@@ -30,6 +32,8 @@ from autonomy_ctx.messages.tokens import TokenCounter
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MAX_DIGEST_CHARACTERS = 12_000
+# Characters that are read on the event loop between two turns; more goes to the worker thread.
+MAX_INLINE_CHARACTERS = 2_000
 
 
 def provisional_segment(
@@ -265,14 +269,18 @@ class SnapshotReader:
         if cut and snapshot.complete:
             self._digest(memory, key, snapshot, cut, settings)
 
-    def read_ahead(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> Generator[int, None, None]:
-        """Read what a digest would quote, each message once and one at each step, so that no turn has to."""
+    async def read_ahead(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> None:
+        """Read what a digest would quote, each message once, so that no turn has to."""
         entries, last = snapshot.entries, self._last_read.get(store_key, 0)
         start = bisect_right(entries, last, key=lambda entry: entry.position)
         if start < len(entries):
             self._last_read[store_key] = entries[-1].position
             messages = [entry.message for entry in entries]
-            yield from read_for_digest(messages, MAX_DIGEST_CHARACTERS, start=start)
+            read = partial(read_for_digest, messages, MAX_DIGEST_CHARACTERS, start=start)
+            if sum(map(approximate_length, messages[start:])) > MAX_INLINE_CHARACTERS:
+                await run_in_worker(read)
+            else:
+                read()
 
     def _digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, cut: int, settings: CompactionSettings

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autonomy_ctx.background import give_way, run_in_steps, wait_for_quiet
+from autonomy_ctx.background import run_in_worker
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.facts import (
     FoundDone,
     add_profile_changes,
-    changes_by_rules,
     changes_from_lines,
     facts_beside,
     still_done,
@@ -33,21 +32,13 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.segment_writer import (
-    INLINE_CHARACTERS,
-    INLINE_FACTS,
-    SegmentDraft,
-    SegmentWriter,
-    UnfitSummary,
-    run_or_offload,
-)
-from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
+from autonomy_ctx.compaction.segment_writer import SegmentDraft, SegmentWriter, UnfitSummary
+from autonomy_ctx.compaction.snapshot import PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact import FactChange
+from autonomy_ctx.language.fact_rules import find_facts
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
-from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
@@ -164,8 +155,6 @@ class SummaryJob:
         final_segments = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
         cached = self._cached_request(state)
-        if self._settings.model is None:
-            await run_in_steps(read_for_digest([entry.message for entry in entries]))
         done = await self._find_completed(state, entries)
         for _ in range(_MAX_SHRINK_TRIES):
             try:
@@ -241,10 +230,8 @@ class SummaryJob:
             return None
         state = replace(state, facts=facts_beside(state.facts, entries, done))
         changes = await self._standing_changes(draft, entries, state, done)
-        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
-        return await run_or_offload(
-            light,
-            partial(add_profile_changes, changes, entries, state.facts, settings.zone, settings.profile),
+        return await run_in_worker(
+            partial(add_profile_changes, changes, entries, state.facts, settings.zone, settings.profile)
         )
 
     async def _standing_changes(
@@ -259,15 +246,17 @@ class SummaryJob:
         # A model that has written facts before, but none now, has no changes.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if (draft.fact_lines is not None or writes_facts) and not draft.has_unread_facts:
-            changes = await run_or_offload(
-                len(state.facts) <= INLINE_FACTS,
-                partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone),
+            changes = await run_in_worker(
+                partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone)
             )
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
                 return changes + still_done(done, entries, changes, draft.listed)
+        return await self._changes_by_rules(entries, state)
+
+    async def _changes_by_rules(self, entries: Sequence[Entry], state: SummaryState) -> list[FactChange]:
         before = await self._entry_before(entries[0])
-        return await run_in_steps(changes_by_rules(entries, state.facts, zone, before))
+        return await run_in_worker(partial(find_facts, entries, state.facts, self._settings.zone, before))
 
     async def _entry_before(self, entry: Entry) -> Entry | None:
         """The message right before a batch, which the first one of the batch may answer."""
@@ -278,7 +267,6 @@ class SummaryJob:
 
     async def _segments_size(self, state: SummaryState) -> int:
         """The tokens that segments may have together: what the facts leave of the size."""
-        await give_way()
         return self._settings.size - self._memory.token_counter.count_text(self._render_facts(state))
 
     def _render_facts(self, state: SummaryState) -> str:
@@ -340,14 +328,11 @@ class SummaryJob:
             return False
         chosen = entries[:cut]
         await prepare_tables()
-        await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
-        await give_way()
-        segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
+        segment = await run_in_worker(
+            partial(provisional_segment, chosen, after + 1, self._settings, self._memory.token_counter)
+        )
         announce(PendingDigest(segment, state.head.generation))
-        facts = None
-        if self._settings.facts:
-            before = await self._entry_before(entries[0])
-            facts = await run_in_steps(changes_by_rules(chosen, state.facts, self._settings.zone, before))
+        facts = await self._changes_by_rules(chosen, state) if self._settings.facts else None
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None, facts=facts
         )
@@ -393,8 +378,6 @@ class SummaryJob:
         facts: Sequence[FactChange] | None = None,
         merged: StoredSegment | None = None,
     ) -> bool:
-        # A message that somebody waits for is stored first.
-        await wait_for_quiet()
         done = await self._memory.store.commit_segment(
             self._key,
             segment,
@@ -414,7 +397,6 @@ class SummaryJob:
         state = await self._memory.store.summary(self._key)
         self._render_facts(state)
         facts_until(state.facts, state.covered)
-        await give_way()
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from autonomy_ctx.background import pause
 from autonomy_ctx.language.fact import (
     ASSISTANT_NOTE,
     TOOL_NOTE,
@@ -68,7 +67,6 @@ class Voices:
         self._has_bare_report = False
         proposal = ""
         for entry in entries:
-            pause()
             text = searchable_text(entry.message)
             if is_said_by_user(entry.message):
                 own, pasted = split_speech(text)
@@ -105,7 +103,6 @@ class Voices:
         found: list[_Utterance] = []
         for entry, text in self._foreign:
             if (entry.message.role is ChatRole.TOOL) == is_tool:
-                pause()
                 found += [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from autonomy_ctx.background import run_in_thread
+from autonomy_ctx.background import run_in_worker
 from autonomy_ctx.compaction.segment_writer import compile_patterns
 from autonomy_ctx.language.digest import digest
 from autonomy_ctx.language.fact_rules import load_tables
@@ -34,7 +34,7 @@ async def prepare_tables() -> None:
     """Load them in a thread, if nobody has; whoever comes meanwhile waits for the same."""
     if not _are_loaded.is_set():
         # Whoever stops waiting leaves it to end by itself.
-        await run_in_thread(load_lazy_parts, abandon_on_cancel=True)
+        await run_in_worker(load_lazy_parts, abandon_on_cancel=True)
 
 
 def load_lazy_parts() -> None:

@@ -6,7 +6,7 @@ only the newest are read and compared.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,7 +28,6 @@ from autonomy_ctx.messages.text_cache import TextCache
 
 # The newest ones: a correction is about something that is not long ago or still shown.
 MAX_COMPARED_FACTS = 100
-FACTS_PER_STEP = 500
 MAX_CACHED_TEXTS = 16_384  # of facts that are not to be repeated
 
 _normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
@@ -93,18 +92,7 @@ class ComparedFacts:
         # Those that are too old to be compared, until newer ones are dropped.
         self._older, newest = holding[:-MAX_COMPARED_FACTS], holding[-MAX_COMPARED_FACTS:]
         self._known = [self._make(fact) for fact in newest]
-        self._texts: set[str] = set()
-
-    def read(self) -> Generator[int, None, None]:
-        """Read what has to be known of the standing facts, in small steps."""
-        for start in range(0, len(self._older), FACTS_PER_STEP):
-            yield 0
-            self._texts.update([normalize(fact.text) for fact in self._older[start : start + FACTS_PER_STEP]])
-        for known in self._known[::-1]:
-            yield 0
-            self._texts.add(normalize(known.text))
-            # Otherwise the first message would have to read all of them.
-            _ = known.subject, known.clause.content, known.clause.quantities
+        self._texts = {normalize(fact.text) for fact in holding}
 
     def newest(self) -> Iterator[HoldingFact]:
         """Those that a message is compared with, the newest first."""

@@ -8,7 +8,7 @@ recall: the list is short, so questions, hypotheses, quotations, code and logs a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 
@@ -96,29 +96,10 @@ def find_facts(
     they were meant in the time zone.
     A change of a fact that is found in the same call names it "+N": the change with the index N added it.
     """
-    steps = find_facts_in_steps(messages, standing, zone, before)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: list[FactChange] = end.value
-            return found
-
-
-def find_facts_in_steps(
-    messages: Sequence[tuple[int, Message]],
-    standing: Sequence[Fact],
-    zone: tzinfo = UTC,
-    before: tuple[int, Message] | None = None,
-) -> Generator[int, None, list[FactChange]]:
-    """The same in steps, the longest of them a short message; how long each is comes before it."""
-    facts = ComparedFacts(standing)
-    yield from facts.read()
-    finder = _Finder(zone, facts)
+    finder = _Finder(zone, ComparedFacts(standing))
     previous_position, previous = before or (0, None)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
-        yield len(content_text(message.content))
         if mail_id(message) is not None:
             # Another agent's words, which nobody here takes note of or answers.
             previous = None
@@ -131,7 +112,7 @@ def find_facts_in_steps(
                     and finder.read_answer(position, message, previous_position, previous)
                 )
                 if not is_answered:
-                    yield from finder.read_user(position, message)
+                    finder.read_user(position, message)
             case ChatRole.ASSISTANT:
                 calls.update((call.id, call) for call in message.tool_calls if call.id)
                 if previous is not None and previous.role is ChatRole.USER:
@@ -161,8 +142,8 @@ class _Finder:
 
     # -- what is read ---------------------------------------------------------------------------------
 
-    def read_user(self, position: int, message: Message) -> Generator[int, None, None]:
-        """What a user states, a sentence at each step."""
+    def read_user(self, position: int, message: Message) -> None:
+        """Read what a user states."""
         room = MAX_FACTS_PER_USER_MESSAGE
         heading: FactKind | None = None
         before: Sentence | None = None
@@ -182,7 +163,6 @@ class _Finder:
                     room -= self._read_user_clause(position, message, sentence, clause)
             if room <= 0:
                 return
-            yield len(sentence.text)
 
     def read_assistant(self, position: int, message: Message) -> None:
         """What an assistant reports: completions, agreements, open items and what its actions made."""

@@ -11,7 +11,6 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.background import pause
 
 MAX_IDENTIFIERS = 4000
 MAX_IDENTIFIER_LENGTH = 200
@@ -96,7 +95,6 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
             if len(word) <= MAX_URL_LENGTH:
                 yield match.start(kind), _strip_url(word)
         elif len(word) <= MAX_IDENTIFIER_LENGTH and _IDENTIFIER_HINT.search(word):
-            pause()
             word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
             if is_identifier(word):
                 yield match.start(kind), word

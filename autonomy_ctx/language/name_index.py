@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, identifiers, is_identifier
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text
 from autonomy_ctx.messages.message import ChatRole, Message
@@ -103,12 +102,10 @@ class NameIndex:
         for form in forms:
             run = _find_pieces(form)
             for size in range(1, PIECES + 1):
-                pause()
                 self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
 
     def has(self, name: str) -> bool:
         """Whether the texts have this identifier, in this or another usual form."""
-        pause()
         name = _fold(name)
         if self._is_read(name):
             return True
@@ -149,7 +146,6 @@ class NameIndex:
 def _find_pieces(text: str) -> list[str]:
     pieces: list[str] = []
     for line in text.splitlines():
-        pause()
         pieces += _PIECE.findall(line)
     return pieces
 
@@ -175,7 +171,6 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
         default=-1,
     )
     for at, message in enumerate(messages):
-        pause()
         if message.role is ChatRole.TOOL:
             # A result that names many things lists them; one of few says what came of an action.
             names = key_names_of(visible_text(message)) if at > answered else []
@@ -268,7 +263,6 @@ def _fold(text: str) -> str:
 def _days(folded: str) -> Iterator[tuple[int, int]]:
     """The days that a text names, as month and day; both where it does not say which is which."""
     for line in folded.splitlines():
-        pause()
         for found in _DATE.finditer(line):
             part = found.groupdict()
             if part["month"]:

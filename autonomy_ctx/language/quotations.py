@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from autonomy_ctx.background import pause
 from autonomy_ctx.language.clauses import OMISSION, WordView, clean, fit_clauses
 from autonomy_ctx.language.terms import stop_words
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
@@ -147,7 +146,6 @@ def _take_quotations(
     for one in passes:
         misses = 0
         for at in one.units:
-            pause()
             room = min(left, one.most - (tokens - left))
             if room < MIN_LINE_TOKENS // 2 or misses > MAX_MISSES:
                 break
@@ -233,7 +231,6 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
     gone: set[int] = set()
     newest: dict[tuple[object, ...], int] = {}
     for at, unit in enumerate(units):
-        pause()
         keys: list[tuple[object, ...]] = [(unit.label, unit.text)]
         subject = _subject(unit)
         if unit.shape is not None:
@@ -256,7 +253,6 @@ def _find_repeated(units: Sequence[Quotation]) -> set[int]:
     gone: set[int] = set()
     newest: dict[str, int] = {}
     for at in range(len(units) - 1, -1, -1):
-        pause()
         unit = units[at]
         said, length = unit.content, len(unit.content)
         if unit.kind is not Kind.USER or length < 2:
@@ -308,7 +304,6 @@ def _lower_older_values(units: Sequence[Quotation]) -> None:
     common = stop_words()
     newest: dict[str, tuple[Quotation, set[str]]] = {}
     for unit in reversed(units):
-        pause()
         if unit.kind is not Kind.USER or not any(one[-1].isdigit() or one[0].isdigit() for one in unit.exact):
             continue
         words = _plain_words(unit)

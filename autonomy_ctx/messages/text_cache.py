@@ -65,6 +65,7 @@ class TextCache(Generic[T]):
 
 _caches: list[TextCache[Any]] = []
 _others: list[Callable[[], None]] = []
+_word_caches: list[Any] = []
 
 
 def forget_texts() -> None:
@@ -86,6 +87,7 @@ def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         cached: Any = lru_cache(size)(function)
         forget_with_texts(cached.cache_clear)
+        _word_caches.append(cached)
         made: Callable[P, T] = cached
         return made
 
@@ -93,5 +95,6 @@ def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def count_cached_texts() -> int:
-    """Number of results in all caches."""
-    return sum(map(len, _caches))
+    """How many results are kept."""
+    words: int = sum(cached.cache_info().currsize for cached in _word_caches)
+    return sum(map(len, _caches)) + words

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
-from autonomy_ctx.background import AsyncResource, Background, run_in_steps
+from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
 from autonomy_ctx.compaction.config import CompactionSettings, ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes
@@ -478,7 +478,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """Read what a digest would quote, and make the digest if it is needed soon."""
         store_key, limits = make_store_key(memory.store, key), self._settings.limits
         await prepare_tables()
-        await run_in_steps(self._snapshots.read_ahead(store_key, snapshot))
+        await self._snapshots.read_ahead(store_key, snapshot)
         if len(snapshot.entries) > limits.hard - limits.batch:
             pending = self._summarizer.pending_digest(store_key)
             self._snapshots.prepare_digest(memory, key, snapshot.with_pending(pending), self._settings, count)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, begin_urgent_step, close_resource
+from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, close_resource
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
@@ -298,12 +298,7 @@ class ContextTemplate(AsyncResource):
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
-        urgent = begin_urgent_step()
-        try:
-            composed = await self._compose(memory, scope, conversation, shared, previous, tools, max_tokens)
-        finally:
-            if urgent is not None:
-                urgent.end()
+        composed = await self._compose(memory, scope, conversation, shared, previous, tools, max_tokens)
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed

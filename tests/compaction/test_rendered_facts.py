@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +16,7 @@ from autonomy_ctx import (
     Memory,
     Message,
     SummarizedHistorySection,
-    background,
 )
-from autonomy_ctx.background import Urgent
 from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts
@@ -112,22 +109,6 @@ async def test_no_context_renders_facts_that_were_committed_before(kind: str, tm
             context = await template.compose(memory, "ana", "trip")
             assert len(view._rendered_facts) == rendered
             assert number < 3 or "F1 value: The port of host h0 is 8000" in context.messages[0].text
-
-
-async def test_a_summary_is_committed_when_nothing_is_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
-    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
-    section, key = SummarizedHistorySection(None, floor=2, ceiling=4), ("ana", "trip")
-    async with Memory() as memory, ContextTemplate([section]) as template:
-        await memory.append(*key, *(Message("user", f"message {number}") for number in range(8)))
-        urgent = Urgent()
-        await template.compose(memory, *key)
-        for _ in range(200):
-            await anyio.lowlevel.checkpoint()
-        assert not (await memory.summary(*key)).segments
-        urgent.end()
-        await section.settled()
-        assert (await memory.summary(*key)).segments
 
 
 @given(facts=some_facts, last=st.integers(0, 31))

@@ -1,4 +1,4 @@
-"""Only the newest facts are compared, all are known by their texts, and reading them takes small steps."""
+"""Only the newest facts are compared, and all are known by their texts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,6 @@ def fact(number: int, text: str, position: int | None = None, kind: str = "value
     return Fact(id=f"F{number}", kind=kind, text=text, position=at, created_at=NOON)  # type: ignore[arg-type]
 
 
-def read(standing: list[Fact]) -> ComparedFacts:
-    facts = ComparedFacts(standing)
-    for _ in facts.read():
-        pass
-    return facts
-
-
 @given(
     positions=st.lists(st.integers(0, 500), max_size=3 * MAX_COMPARED_FACTS),
     changes=st.lists(st.one_of(st.just("add"), st.integers(0, MAX_COMPARED_FACTS - 1)), max_size=60),
@@ -36,7 +29,7 @@ def test_facts_are_compared_as_if_all_were_kept_in_one_list(
     positions: list[int], changes: list[str | int]
 ) -> None:
     standing = [fact(number, f"port {number}", at) for number, at in enumerate(positions)]
-    facts = read(standing)
+    facts = ComparedFacts(standing)
     expected = [one.id for one in sorted(standing, key=lambda one: one.position)]
     texts = {one.id: one.text for one in standing}
     for number, change in enumerate(changes):

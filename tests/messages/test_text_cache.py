@@ -10,7 +10,6 @@ import gc
 import pytest
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact_clauses import read_clause
 from autonomy_ctx.language.phrases import PhraseTable, split_words
 from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
@@ -65,16 +64,6 @@ def test_the_garbage_collector_follows_few_objects_for_a_clause() -> None:
         assert read_clause(sentence).content
     # The clause, its attributes, its words, and what it is about.
     assert count_followed_objects() - before < 4.5 * len(SENTENCES)
-
-
-def test_the_garbage_collector_follows_few_objects_for_a_sentence_of_a_digest() -> None:
-    list(read_for_digest([Message("assistant", "Makes the patterns of order-1.")]))
-    forget_texts()
-    before = count_followed_objects()
-    for at in range(0, len(SENTENCES), 20):
-        list(read_for_digest([Message("assistant", " ".join(SENTENCES[at : at + 20]))]))
-    assert count_cached_texts() == len(SENTENCES) / 20
-    assert count_followed_objects() - before < 1.5 * len(SENTENCES)
 
 
 def test_the_garbage_collector_follows_no_phrase_of_a_table() -> None:
