@@ -32,10 +32,10 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.segment_writer import SegmentDraft, SegmentWriter, UnfitSummary
 from autonomy_ctx.compaction.snapshot import PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
+from autonomy_ctx.compaction.writer import SegmentDraft, SegmentWriter, UnfitSummary
 from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.language.fact_rules import find_facts
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
