@@ -10,15 +10,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.compaction.reply_cues import ERROR_PHRASES, PLACEHOLDER_WORDS, cues_of
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, stop_words
-from autonomy_ctx.messages.text_cache import TextCache
 
 # How often what stands around a record is looked for; a reply with more of it is no record.
 MOST_ROUNDS = 8
@@ -107,57 +106,45 @@ _RECORD_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class SummarySource:
-    """What a reply is compared with: its source, and the prompt without the source."""
+    """The text to summarize and the prompt around it, which a reply is compared with."""
 
     text: str
     prompt: str = ""
+    folded: str = field(init=False)
 
-    @cached_property
-    def prose(self) -> str:
-        """The source without tool calls, results and the names of speakers, if anything is left then."""
-        return self._spoken or self.text
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folded", _plain(self.text))
 
-    @cached_property
-    def _spoken(self) -> str:
+    @property
+    def spoken(self) -> str:
+        """The text without tool calls, results and the names of speakers."""
         blocks = [one for one in self.text.split("\n\n") if not _TOOL_BLOCK.match(one)]
         return "\n\n".join(_SPEAKER.sub("", one) for one in blocks)
 
-    @cached_property
+    @property
     def scripts(self) -> frozenset[str]:
-        """Those in which it has some words in a row, such as a sentence that is quoted."""
-        words = _without_codes(self.prose)
+        """The scripts in which it has some words in a row, such as a sentence that is quoted."""
+        words = _without_codes(self.spoken or self.text)
         return frozenset(script for script, run in _RUN_OF.items() if run.search(words))
 
-    @cached_property
-    def stems(self) -> frozenset[str]:
-        return frozenset(_stems(self.text))
-
-    @cached_property
+    @property
     def spoken_stems(self) -> frozenset[str]:
-        """Those of what people said: what tools list need not be in a record."""
-        return frozenset(_stems(self._spoken))
+        """The stems of what people said: what tools list need not be in a record."""
+        return frozenset(_stems(self.spoken))
 
-    @cached_property
-    def repeated_share(self) -> float:
-        return _repeated_share(_WORD.findall(self.text))
+    @property
+    def asked_lines(self) -> list[str]:
+        return list(filter(None, map(_bare_line, self.prompt.splitlines())))
 
-    @cached_property
-    def folded(self) -> str:
-        return _plain(self.text)
-
-    @cached_property
-    def asked_lines(self) -> tuple[str, ...]:
-        return tuple(filter(None, (_bare_line(line) for line in self.prompt.splitlines())))
-
-    @cached_property
-    def asked_sentences(self) -> tuple[str, ...]:
+    @property
+    def asked_sentences(self) -> list[str]:
         """The sentences of the prompt that only instructions have: long enough, and not headings."""
         found = (_plain(one) for one in split_sentences(self.prompt))
-        return tuple(
+        return [
             one
             for one in found
             if one.endswith(".") and one.count(" ") + 1 >= PROMPT_WORDS and one not in self.folded
-        )
+        ]
 
 
 # -- what stands around a record ----------------------------------------------------------------------
@@ -249,7 +236,7 @@ def _without_closing(text: str) -> str:
 def rejection_reason(
     text: str, source: SummarySource, covered: float, *, script_free: bool = False
 ) -> str | None:
-    """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
+    """The reason to reject a text, or None; `covered` is its share of the key identifiers."""
     if not any(map(str.isalnum, _TAG.sub("", text))):
         return "empty"
     if _is_error(text, covered):
@@ -310,7 +297,7 @@ def _repeats_prompt(text: str, body: str, source: SummarySource) -> bool:
 
 
 def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
-    """Whether the first sentence begins like a refusal, or one of few words has one.
+    """Tell whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
     is quoted from it, and a sentence about the same as the source tells of somebody who cannot do something.
@@ -332,7 +319,7 @@ def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
 
 
 def _is_quoted(plain: str, cue: str, source: SummarySource) -> bool:
-    """Whether the source has these words, too: the cue and what follows it."""
+    """Tell whether the source has these words, too: the cue and what follows it."""
     following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
     return len(following) > QUOTED_WORDS and cue + " ".join(following) in source.folded
 
@@ -345,7 +332,7 @@ def _is_loop(text: str, source: SummarySource) -> bool:
     words = _WORD.findall(text)
     for part in (words, words[len(words) * 3 // 5 :]):
         share = _repeated_share(part) if len(part) >= LOOP_WORDS else 0.0
-        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * source.repeated_share:
+        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * _repeated_share(_WORD.findall(source.text)):
             return True
     return False
 
@@ -358,15 +345,15 @@ def _repeated_share(words: Sequence[str]) -> float:
 
 
 def _has_other_script(text: str, source: SummarySource) -> bool:
-    """Whether a text is written in a script that its source does not have."""
+    """Tell whether a text is written in a script that its source does not have."""
     words = _without_codes(text)
     found = {
         script: len(letter.findall(words)) * _DENSE.get(script, 1.0) for script, letter in _LETTER_OF.items()
     }
-    total = sum(found.values())
-    if total < MIN_LETTERS or not source.scripts:
+    total, known = sum(found.values()), source.scripts
+    if total < MIN_LETTERS or not known:
         return False
-    return sum(found[script] for script in found.keys() - source.scripts) > SCRIPT_SHARE * total
+    return sum(found[script] for script in found.keys() - known) > SCRIPT_SHARE * total
 
 
 def _without_codes(text: str) -> str:
@@ -375,7 +362,7 @@ def _without_codes(text: str) -> str:
 
 
 def says_nothing(text: str, source: SummarySource) -> bool:
-    """Whether nothing, or one word, is left of a text without headings and placeholders.
+    """Tell whether nothing, or one word, is left of a text without headings and placeholders.
 
     Of a source with hardly a word, one word may be enough.
     """
@@ -401,7 +388,7 @@ def _is_placeholder(found: str, source: SummarySource) -> bool:
 
 
 def is_other_subject(text: str, source: SummarySource) -> bool:
-    """Whether a text says almost nothing that a source with enough to say has, too."""
+    """Tell whether a text says almost nothing that a source with enough to say has, too."""
     if len(source.spoken_stems) < RICH_SOURCE:
         return False
     body = _own_lines(text, source)
@@ -410,15 +397,15 @@ def is_other_subject(text: str, source: SummarySource) -> bool:
 
 
 def _shared_words(text: str, source: SummarySource) -> int:
-    """How many of the words that say what a text is about its source has, too."""
-    return len(set(_stems(text)) & source.stems)
+    """Count the words of a text that its source has too."""
+    return len(set(_stems(text)).intersection(_stems(source.text)))
 
 
 # -- sentences ----------------------------------------------------------------------------------------
 
 
 def has_whole_sentence(text: str) -> bool:
-    """Whether at least one sentence or item of a list is complete."""
+    """Tell whether at least one sentence or item of a list is complete."""
     told = (_LETTERS.findall(text[start:end]) for start, end in sentence_spans(text))
     return any(len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words) for words in told)
 
@@ -486,10 +473,6 @@ class _Rule(NamedTuple):
     names: tuple[str, ...]
 
 
-# A long conversation has thousands of facts, and each summary is compared with all of them.
-_rules: TextCache[_Rule] = TextCache(16_384)
-
-
 def _read_rule(text: str) -> _Rule:
     plain = _plain(text)
     return _Rule(
@@ -499,41 +482,37 @@ def _read_rule(text: str) -> _Rule:
     )
 
 
-class _Sentence:
-    """A sentence of a summary. Many rules are about the same as it is, so it is read once for all."""
+class _Sentence(NamedTuple):
+    """A sentence of a summary, and its clauses, each with its stems."""
 
-    def __init__(self, text: str) -> None:
-        self.plain = _plain(text)
-        self.stems = frozenset(_subject_stems(self.plain))
+    plain: str
+    stems: frozenset[str]
+    clauses: list[tuple[str, frozenset[str]]]
 
-    @cached_property
-    def clauses(self) -> list[tuple[str, frozenset[str]]]:
-        """Its clauses, each with its stems."""
-        clauses = filter(None, _CLAUSE_END.split(self.plain))
-        return [(clause, frozenset(_subject_stems(clause))) for clause in clauses]
 
-    @cached_property
-    def is_denial(self) -> bool:
-        return _is_denial(self.plain)
-
-    @cached_property
-    def is_lifting(self) -> bool:
-        return _has_cue(self.plain, cues_of("lifting"))
+def _read_sentence(text: str) -> _Sentence:
+    plain = _plain(text)
+    clauses = filter(None, _CLAUSE_END.split(plain))
+    return _Sentence(
+        plain,
+        frozenset(_subject_stems(plain)),
+        [(clause, frozenset(_subject_stems(clause))) for clause in clauses],
+    )
 
 
 def contradicts(sentence: str, standing: Iterable[str]) -> bool:
-    """Whether a sentence says the opposite of a text that holds."""
+    """Tell whether a sentence says the opposite of a text that holds."""
     return bool(find_denied([sentence], standing))
 
 
 def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     """The texts that hold and of which a sentence says the opposite."""
-    told = [_Sentence(text) for text in sentences]
+    told = list(map(_read_sentence, sentences))
     stems = frozenset().union(*(sentence.stems for sentence in told))
     whole = "\n".join(sentence.plain for sentence in told)
     denied: list[str] = []
     for text in standing:
-        rule = _rules.get_or_make(text, partial(_read_rule, text))
+        rule = _read_rule(text)
         # Hardly any is about what the sentences say: no more is looked at then.
         if not _is_about(stems, rule) or any(name not in whole for name in rule.names):
             continue
@@ -543,9 +522,9 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
 
 
 def turns_rule(text: str, rules: Iterable[str]) -> bool:
-    """Whether a clause of a text says the opposite of a rule and nothing else."""
-    told = [_Sentence(one) for one in split_sentences(text)]
-    for rule in (_rules.get_or_make(one, partial(_read_rule, one)) for one in rules):
+    """Tell whether a clause of a text says the opposite of a rule and nothing else."""
+    told = list(map(_read_sentence, split_sentences(text)))
+    for rule in map(_read_rule, rules):
         for sentence in told:
             alone = any(
                 _is_about(stems, rule) and stems.issubset(rule.stems) for _, stems in sentence.clauses
@@ -560,13 +539,13 @@ def _is_about(stems: Set[str], rule: _Rule) -> bool:
 
 
 def _denies(sentence: _Sentence, rule: _Rule) -> bool:
-    """Whether a sentence that is about a rule says the opposite."""
+    """Tell whether a sentence that is about a rule says the opposite."""
     if any(name not in sentence.plain for name in rule.names):
         return False
-    if sentence.is_lifting and not _has_cue(rule.plain, cues_of("lifting")):
+    if _has_cue(sentence.plain, cues_of("lifting")) and not _has_cue(rule.plain, cues_of("lifting")):
         return True
     is_denial = _is_denial(rule.plain)
-    if sentence.is_denial == is_denial:
+    if _is_denial(sentence.plain) == is_denial:
         return False
     about = [
         clause
@@ -627,7 +606,7 @@ def _has_cue(plain: str, cues: Iterable[str]) -> bool:
 
 
 def _is_word(plain: str, start: int, end: int) -> bool:
-    """Whether a cue stands there by itself, and not inside a longer word; some scripts have no such thing."""
+    """Tell whether a cue stands by itself, not inside a longer word; some scripts have no such thing."""
     if not plain[start].isascii():
         return True
     before, after = plain[start - 1 : start], plain[end : end + 1]

@@ -26,7 +26,7 @@ _SENTENCES = (
 
 
 def are_tables_loaded() -> bool:
-    """Whether texts can be read at once."""
+    """Tell whether texts can be read at once."""
     return _are_loaded.is_set()
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import cached_property, partial
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -118,7 +118,7 @@ class SegmentDraft:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """How a reply becomes the text of a segment by a schema, in at most so many tokens."""
+    """Arranges a reply as the text of a segment with a schema, in at most so many tokens."""
 
     schema: SummarySchema
     # Those that the model is asked for, and what stands in the others.
@@ -161,16 +161,11 @@ class SegmentRequest:
     tokens: int
     # The most tokens of a reply.
     cap: int
-    find_names: Callable[[], SourceNames]
+    names: SourceNames
     context: Sequence[str] = ()
     standing: Sequence[Fact] = ()
     pinned: Sequence[str] = ()
     layout: RecordLayout | None = None
-
-    @cached_property
-    def names(self) -> SourceNames:
-        """Found when a reply is checked: this takes long, and a call that fails needs none."""
-        return self.find_names()
 
 
 class SegmentWriter:
@@ -250,7 +245,7 @@ class SegmentWriter:
             source,
             tokens,
             most,
-            partial(_names_of_messages, messages, schema),
+            await run_in_worker(partial(_names_of_messages, messages, schema)),
             (*known, *(facts or ())),
             standing,
             pinned,
@@ -294,7 +289,7 @@ class SegmentWriter:
             source,
             tokens,
             self._most_tokens(counter.count_text(whole)),
-            lambda: SourceNames(key_names_of(source), key_names_of(whole)),
+            await run_in_worker(lambda: SourceNames(key_names_of(source), key_names_of(whole))),
             texts,
         )
         return await self._write_cheapest(after, prompt, cached, target, request, counter)
@@ -337,7 +332,7 @@ class SegmentWriter:
             source,
             tokens,
             room,
-            lambda: SourceNames(key_names_of(source), _names_of_texts(texts)),
+            await run_in_worker(lambda: SourceNames(key_names_of(source), _names_of_texts(texts))),
             texts,
             layout=RecordLayout(schema, sections, target, merge),
         )
@@ -365,7 +360,7 @@ class SegmentWriter:
     async def extract(
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
-        """The same without a model: the lines that say most."""
+        """Merge texts without a model, keeping the lines that say most."""
         tokens, schema = max(self.settings.size // MERGED_DIGEST_PART, 32), self.settings.schema
         if schema is not None:
             merge = SectionMerge.of(texts, schema)

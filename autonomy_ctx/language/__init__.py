@@ -1,1 +1,1 @@
-"""What texts say, without a model: words, stems, sentences, dates, facts and digests."""
+"""Reads texts without a model: words, stems, sentences, dates, facts and digests."""

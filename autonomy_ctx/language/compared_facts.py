@@ -24,13 +24,9 @@ from autonomy_ctx.language.fact_clauses import (
     shares_subject,
 )
 from autonomy_ctx.language.phrases import split_words
-from autonomy_ctx.messages.text_cache import TextCache
 
 # The newest ones: a correction is about something that is not long ago or still shown.
 MAX_COMPARED_FACTS = 100
-MAX_CACHED_TEXTS = 16_384  # of facts that are not to be repeated
-
-_normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
 
 
 @dataclass(eq=False)
@@ -63,7 +59,7 @@ class HoldingFact:
 
     @property
     def is_of_assistant(self) -> bool:
-        """Whether only the assistant said it."""
+        """Tell whether only the assistant said it."""
         return self.text.endswith(ASSISTANT_NOTE)
 
     @property
@@ -71,7 +67,7 @@ class HoldingFact:
         return has_code(find_codes(stated_text(self.text)))
 
     def may_be_replaced(self, clause: Clause) -> bool:
-        """Whether a clause is about the same thing: it names its subject, or the value that held."""
+        """Tell whether a clause is about the same thing: it names its subject, or the value that held."""
         named = old_value(clause) & self.clause.content
         is_same = bool(clause.subject and self.subject and is_same_subject(clause.subject, self.subject))
         if names_another(clause, self.clause):
@@ -95,15 +91,15 @@ class ComparedFacts:
         self._texts = {normalize(fact.text) for fact in holding}
 
     def newest(self) -> Iterator[HoldingFact]:
-        """Those that a message is compared with, the newest first."""
+        """The facts that a message is compared with, the newest first."""
         return reversed(self._known[-MAX_COMPARED_FACTS:])
 
     def has_kind(self, kind: FactKind) -> bool:
-        """Whether there is one of this kind, however old."""
+        """Tell whether there is one of this kind, however old."""
         return any(fact.kind == kind for fact in self._older) or any(one.kind == kind for one in self._known)
 
     def has_text(self, text: str) -> bool:
-        """Whether one of them has this text."""
+        """Tell whether one of them has this text."""
         return normalize(text) in self._texts
 
     def add(self, fact: HoldingFact) -> None:
@@ -127,15 +123,11 @@ class ComparedFacts:
 
 
 def has_code(codes: frozenset[str]) -> bool:
-    """Whether codes name a thing by letters and figures, not only an amount."""
+    """Tell whether codes name a thing by letters and figures, not only an amount."""
     return any(any(map(str.isalpha, code)) for code in codes)
 
 
 def normalize(text: str) -> str:
     """The words of a fact, which two facts that say the same have in common."""
-    return _normal_forms.get_or_make(text, lambda: _fold_words(text))
-
-
-def _fold_words(text: str) -> str:
     words = split_words(BRACKETED_DATE.sub("", text))
     return " ".join(word for word in words.folded if word not in ",:")

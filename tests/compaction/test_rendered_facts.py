@@ -20,8 +20,7 @@ from autonomy_ctx import (
 from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts
-from autonomy_ctx.language import fact as fact_module
-from autonomy_ctx.language.fact import FACT_KINDS, Fact, active_facts, render_facts
+from autonomy_ctx.language.fact import FACT_KINDS, Fact, render_facts
 from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.messages.tokens import TokenCounter
 
@@ -60,29 +59,6 @@ def test_facts_are_rendered_as_without_a_cache(facts: tuple[Fact, ...], sizes: l
             found = render_summary_facts(given_facts, settings, counter)
             wanted = render_facts(given_facts, settings.facts_tokens, counter.count_text, zone)
             assert found == wanted
-
-
-@given(
-    facts=some_facts,
-    changes=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.booleans()), max_size=12),
-    most=st.sampled_from([0, 2, 32]),
-)
-def test_changed_facts_are_rendered_as_if_all_were_new(
-    facts: tuple[Fact, ...], changes: list[tuple[int, int, bool]], most: int
-) -> None:
-    counter, settings = TokenCounter(), replace(SETTINGS, size=400)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fact_module, "MAX_ENDED", most)
-        for at, (gone, kind, is_first) in enumerate(changes):
-            new = make_fact(100 + at if at % 4 else 40 - at, kind % len(FACT_KINDS), None)
-            # Some end, one is added, and one that was replaced may come before all others.
-            before = make_fact(204 + 5 * at, 0, None)
-            facts = (*((before,) if is_first else ()), *facts[:gone], *facts[gone + at % 3 :], new)
-            found = render_summary_facts(facts, settings, counter)
-            # A list is never compared with what was known before.
-            wanted = render_facts(list(facts), settings.facts_tokens, counter.count_text)
-            assert found == wanted
-            assert active_facts(facts) == active_facts(list(facts))
 
 
 def test_rendered_facts_are_forgotten_with_texts() -> None:
