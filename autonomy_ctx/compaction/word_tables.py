@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 
 from autonomy_ctx.background import run_in_worker
-from autonomy_ctx.compaction.writer import compile_patterns
 from autonomy_ctx.language.digest import digest
 from autonomy_ctx.language.fact_rules import load_tables
 from autonomy_ctx.messages.message import Message
@@ -42,7 +41,6 @@ def load_lazy_parts() -> None:
     with _lock:
         if _are_loaded.is_set():
             return
-        compile_patterns()
         load_tables()
         digest([Message(role, text) for role, text in _SENTENCES], tokens=100, counter=TokenCounter())
         _are_loaded.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
 from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from autonomy_ctx.compaction.checks import (
     without_names_line,
 )
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
-from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
+from autonomy_ctx.compaction.facts import listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     COMPRESSION_RATIO,
@@ -60,7 +59,7 @@ from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.language.identifiers import coverage
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
-from autonomy_ctx.memory.store import Entry, StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import transcript, visible_text
@@ -261,61 +260,34 @@ class SegmentWriter:
         cached: CachedRequest | None = None,
         outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """Merge several segments into one; without a model, facts that no longer hold are left out."""
-        texts = [segment.text for segment in segments]
+        """Merge several segments into one; without a model, facts that no longer hold are left out.
+
+        With a schema the model writes only the sections to rewrite, and is not called if there are none.
+        """
+        texts, count = [segment.text for segment in segments], counter.count_text
         if self._model is None:
             return await self.extract(texts, counter, outdated)
-        if self.settings.schema is not None:
-            return await self._merge_sections(self.settings.schema, segments, counter, cached)
-        # The lines of names need no model: what fits of them is added to the new record.
-        records = [without_names_line(text) for text in texts]
+        schema, instructions, most = self.settings.schema, self.settings.instructions, self.settings.size // 4
+        sections: Sequence[SchemaSection] = ()
+        layout = None
+        if schema is None:
+            # The lines of names need no model: what fits of them is added to the new record.
+            records = [without_names_line(text) for text in texts]
+        else:
+            merge = SectionMerge.of(texts, schema)
+            # Items that are kept word for word leave less to be shortened than a record that is written anew.
+            whole_target = min(most, max(MIN_SUMMARY_TOKENS, sum(map(count, texts)) * 3 // 4))
+            if not merge.needs_model:
+                return await self._join_sections(merge, texts, whole_target, counter)
+            records, sections = merge.rewritten_texts(), schema.only("rewrite")
+            most = merge.room(whole_target, count)
+            layout = RecordLayout(schema, sections, whole_target, merge)
         source, whole = "\n\n".join(records), "\n\n".join(texts)
-        tokens = counter.count_text(source)
+        tokens = count(source)
         # Well under the length at which a literal answer would pass for an echo.
-        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
-        prompt = merge_prompt(records, cap=cap, instructions=instructions)
-        after = None
-        if cached is not None:
-            after = cached_merge_prompt(
-                cached,
-                [render_segment(one, self.settings.zone) for one in segments],
-                segments[0].first,
-                segments[-1].last,
-                cap=cap,
-                instructions=instructions,
-            )
-        request = SegmentRequest(
-            source,
-            tokens,
-            self._most_tokens(counter.count_text(whole)),
-            await run_in_worker(lambda: SourceNames(key_names_of(source), key_names_of(whole))),
-            texts,
-        )
-        return await self._write_cheapest(after, prompt, cached, target, request, counter)
-
-    async def _merge_sections(
-        self,
-        schema: SummarySchema,
-        segments: Sequence[StoredSegment],
-        counter: TokenCounter,
-        cached: CachedRequest | None,
-    ) -> SegmentDraft:
-        """Merge several segments section by section; the model is called only for sections to rewrite."""
-        texts = [segment.text for segment in segments]
-        merge = SectionMerge.of(texts, schema)
-        # Items that are kept word for word leave less to be shortened than a record that is written anew.
-        tokens = sum(map(counter.count_text, texts))
-        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
-        if not merge.needs_model:
-            return await self._join_sections(merge, texts, target, counter)
-        sections, instructions = schema.only("rewrite"), self.settings.instructions
-        rewritten = merge.rewritten_texts()
-        source = "\n\n".join(rewritten)
-        tokens = counter.count_text(source)
-        room = min(merge.room(target, counter.count_text), max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap = int(room * ASKED_SHARE)
-        prompt = merge_prompt(rewritten, cap=cap, instructions=instructions, schema=schema, sections=sections)
+        target = min(most, max(MIN_SUMMARY_TOKENS, tokens // 2))
+        cap = int(target * ASKED_SHARE)
+        prompt = merge_prompt(records, cap=cap, instructions=instructions, schema=schema, sections=sections)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
@@ -328,15 +300,16 @@ class SegmentWriter:
                 schema=schema,
                 sections=sections,
             )
+        to_name = partial(key_names_of, whole) if schema is None else partial(_names_of_texts, texts)
         request = SegmentRequest(
             source,
             tokens,
-            room,
-            await run_in_worker(lambda: SourceNames(key_names_of(source), _names_of_texts(texts))),
+            self._most_tokens(count(whole)) if schema is None else target,
+            await run_in_worker(lambda: SourceNames(key_names_of(source), to_name())),
             texts,
-            layout=RecordLayout(schema, sections, target, merge),
+            layout=layout,
         )
-        return await self._write_cheapest(after, prompt, cached, room, request, counter)
+        return await self._write_cheapest(after, prompt, cached, target, request, counter)
 
     async def _join_sections(
         self,
@@ -408,7 +381,7 @@ class SegmentWriter:
         cap, layout = request.cap, request.layout
         spent = [0, 0]
         started = time.monotonic()
-        ask_and_check = partial(self._ask_and_check, request, cap, counter, spent)
+        ask_and_check = partial(self._ask_and_check, request, counter, spent)
         verdict, reply, text = await ask_and_check(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
@@ -452,7 +425,6 @@ class SegmentWriter:
     async def _ask_and_check(
         self,
         request: SegmentRequest,
-        cap: int,
         counter: TokenCounter,
         spent: list[int],
         prompt: Prompt,
@@ -485,7 +457,7 @@ class SegmentWriter:
                 reply if is_whole else replace(reply, parts=(TextContent(split.record),)),
                 source=request.text,
                 source_tokens=request.tokens,
-                cap=cap,
+                cap=request.cap,
                 count=counter.count_text,
                 secret=prompt.secret,
                 key_names=request.names.key,
@@ -601,31 +573,6 @@ def _names_of_texts(texts: Sequence[str]) -> list[str]:
 
 def _headings(layout: RecordLayout | None) -> list[str]:
     return [] if layout is None else [section.name for section in layout.sections]
-
-
-def compile_patterns() -> None:
-    """Compile the patterns that a prompt and its answer need, which the first summary would do."""
-    sample, record = (
-        'User: "Stop 1" is Lisbon at 2 pm, not Porto-7.',
-        "- Stop 1 is Lisbon, not Porto. [x]\nFACTS\n+ value: 1\nnone",
-    )
-    batch_prompt(sample, (), cap=1, instructions=None)
-    message = Message("user", sample)
-    names = key_identifiers([message])
-    text, lines, _ = split_facts(record)
-    check_summary(
-        ModelReply(parts=(TextContent(text),)),
-        source=sample,
-        source_tokens=len(sample),
-        cap=len(sample),
-        count=len,
-        secret="",
-        key_names=names,
-        asked=sample,
-        standing=[sample],
-    )
-    name_missing(text, names, cap=len(sample), count=len)
-    changes_from_lines(lines or (), [Entry(1, message)], (), UTC)
 
 
 def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
