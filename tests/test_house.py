@@ -252,7 +252,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_787, 15),
     "agents": (3_433, 15),
     "cli": (5_626, 25),
-    "compaction": (6_388, 24),
+    "compaction": (6_333, 24),
     "containers": (3_774, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),
