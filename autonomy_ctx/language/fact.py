@@ -211,10 +211,10 @@ def short_fact_line(fact: Fact, characters: int) -> str:
 
 def active_facts(facts: Iterable[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    return list(chain.from_iterable(_by_kind(_holding(facts)).values()))
+    return list(chain.from_iterable(_by_kind(_facts_that_hold(facts)).values()))
 
 
-def _holding(facts: Iterable[Fact]) -> list[Fact]:
+def _facts_that_hold(facts: Iterable[Fact]) -> list[Fact]:
     """The facts that hold, in the order of writing."""
     return sorted((fact for fact in facts if fact.state == "holds"), key=_number)
 
@@ -253,7 +253,7 @@ def render_facts(
     `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
     gives what `count` says of the lines of many facts, where that is known already.
     """
-    holding = _holding(facts)
+    holding = _facts_that_hold(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
     candidates = _by_weight(_by_kind(holding), room // MIN_LINE_TOKENS + 1)
     counted = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,13 +88,11 @@ def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         cached: Any = lru_cache(size)(function)
         forget_with_texts(cached.cache_clear)
         _word_caches.append(cached)
-        made: Callable[P, T] = cached
-        return made
+        return cast(Callable[P, T], cached)
 
     return decorate
 
 
 def count_cached_texts() -> int:
     """How many results are kept."""
-    words: int = sum(cached.cache_info().currsize for cached in _word_caches)
-    return sum(map(len, _caches)) + words
+    return sum(map(len, _caches)) + sum(int(cached.cache_info().currsize) for cached in _word_caches)
