@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from slow_tests import has_only_slow, is_slow
 
 from autonomy_ctx import Memory
@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
         from mutants.broken_builds import install
 
         install(name)
+        # That an example fails is enough.
+        settings.register_profile("broken", settings.get_profile("suite"), phases=[Phase.generate])
+        settings.load_profile("broken")
     if IN_RAM.is_dir() and shutil.disk_usage(IN_RAM).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_RAM))
 

@@ -611,7 +611,7 @@ BUILDS = (
         promise="No secrets in logs and errors",
         function="autonomy_ctx.models.client:Secret.__repr__",
         replacement=show_the_key,
-        tests=("tests/models/test_model.py",),
+        tests=("tests/models/test_model.py::test_the_key_comes_from_the_environment_when_it_is_needed",),
     ),
     BrokenBuild(
         name="text-leaves-its-block",
