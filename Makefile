@@ -32,7 +32,8 @@ export PYTHONDONTWRITEBYTECODE :=
 BEGIN = @date +%s >$(@D)/.began
 DONE = @echo "$(@D): installed in $$(($$(date +%s) - $$(cat $(@D)/.began))) s" && touch $@
 # Tests of the built site and of the package need more than .venv; they have commands of their own.
-PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/docs_site --ignore=tests/package
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=20 --durations-min=2 \
+	--ignore=tests/docs_site --ignore=tests/package
 
 .PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package
 .PHONY: check nightly mutate bench bench-peers docs docs-serve format clean
@@ -46,9 +47,9 @@ test: $(READY)
 
 test-all: test test-slow test-clients
 
-# What `make test` leaves out, and its properties again with all their examples.
+# What `make test` leaves out.
 test-slow: $(READY)
-	$(PYTEST) -m "(slow or hypothesis) and not node and not nightly"
+	$(PYTEST) -m "slow and not node and not nightly"
 
 # The OpenAI SDK for Node against the endpoint.
 test-clients: $(READY) $(NODE_READY)
@@ -82,8 +83,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The long tests and the broken builds, and what .ci/run leaves out when nothing near it has changed.
+# The long tests, the broken builds and all examples of the properties of which `make test` tries few; then
+# what .ci/run leaves out when nothing near it has changed.
 nightly: $(READY) test-adapters test-clients
+	$(PYTEST) -m "hypothesis and not slow and not nightly"
 	$(BIN)/python -m pytest -q -m nightly -o faulthandler_timeout=3600
 	$(MAKE) mutate
 

@@ -42,9 +42,7 @@ def install(name: str) -> None:
     broken = build.replacement(original)
     path, _, attribute = build.function.replace(":", ".").rpartition(".")
     owner = pkgutil.resolve_name(path)
-    if isinstance(owner, type):
-        setattr(owner, attribute, broken)
-        return
+    setattr(owner, attribute, broken)
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("autonomy_ctx"):
             for known, value in list(vars(module).items()):
@@ -204,9 +202,9 @@ def wait_for_the_summary(contribute: Function) -> Function:
     return broken
 
 
-def work_in_the_loop(run_in_thread: Function) -> Function:
-    async def broken(work: Function, **options: Any) -> Any:
-        return work()
+def work_in_the_loop(run_sync: Function) -> Function:
+    async def broken(work: Function, *args: Any, **options: Any) -> Any:
+        return work(*args)
 
     return broken
 
@@ -498,7 +496,7 @@ BUILDS = (
     BrokenBuild(
         name="work-blocks-the-loop",
         promise="The event loop is never blocked",
-        function="autonomy_ctx.background:run_in_thread",
+        function="anyio.to_thread:run_sync",
         replacement=work_in_the_loop,
         tests=("tests/tools/test_run.py::test_long_arguments_are_read_outside_the_event_loop",),
     ),
