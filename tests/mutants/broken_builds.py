@@ -576,7 +576,10 @@ BUILDS = (
         promise="A deletion is complete",
         function="autonomy_ctx:Memory.delete_message",
         replacement=delete_nothing,
-        tests=("tests/memory/test_search.py::test_what_is_deleted_is_not_found_before_the_index_is_purged",),
+        tests=(
+            "tests/memory/test_recall.py::test_deleted_messages_are_neither_found_nor_brought_along",
+            "tests/agents/test_explain.py::test_nothing_of_a_deleted_message_is_left_in_the_records",
+        ),
     ),
     BrokenBuild(
         name="delete-scope-leaves-other-agents",
