@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from slow_tests import QUICK, SLOW
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "autonomy_ctx").rglob("*.py"))
@@ -121,6 +122,16 @@ def test_no_test_sleeps() -> None:
     found = {relative(path): sleeps(path) for path in TESTS if path.name.startswith("test_")}
     assert found
     assert {name: at for name, at in found.items() if at} == {}
+
+
+def test_every_test_that_is_listed_as_slow_or_quick_is_there() -> None:
+    for listed in SLOW | QUICK:
+        file, *inner = listed.split("::")
+        path = ROOT / "tests" / file
+        assert path.exists(), listed
+        assert all(re.search(rf"(def|class) {name}\b", path.read_text(encoding="utf-8")) for name in inner), (
+            listed
+        )
 
 
 # -- modules and names: a module is one noun that an engineer of the field would look for ---------------
