@@ -32,6 +32,7 @@ SLOW = frozenset(
         "docs/test_tutorial.py",
         "inspector",
         "memory/test_cancel.py",
+        "memory/test_contract_plugins.py",
         "memory/test_fork_machine.py",
         "memory/test_loop_free.py",
         "memory/test_memory_machine.py",
@@ -50,7 +51,8 @@ SLOW = frozenset(
 QUICK = frozenset(
     {
         "black_box/test_kill.py::test_every_acknowledged_message_survives_a_kill",
-        "cli/test_command_line.py",
+        "cli/test_command_line.py::test_a_database_that_nobody_named_is_left_alone",
+        "cli/test_command_line.py::test_reading_changes_nothing_in_the_database_or_beside_it",
         "cli/test_command_output.py",
         "cli/test_drawing.py",
         "cli/test_memory_tools.py",
