@@ -10,11 +10,13 @@ import pkgutil
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 
+from autonomy_ctx.errors import StoreError
 from autonomy_ctx.messages.message import new_id
 
 Function = Callable[..., Any]
@@ -331,9 +333,12 @@ def keep_marks(neutralize_marks: Function) -> Function:
 # -- model calls, tokens, frameworks ----------------------------------------------------------------------
 
 
-def store_no_segment(commit_segment: Function) -> Function:
-    async def broken(*args: Any, **options: Any) -> bool:
-        return True
+def drop_summaries_at_the_end(close: Function) -> Function:
+    async def broken(memory: Any) -> None:
+        with suppress(StoreError):  # closed before
+            for scope in await memory.scopes():
+                await memory.drop_summaries(scope)
+        await close(memory)
 
     return broken
 
@@ -642,10 +647,10 @@ BUILDS = (
         ),
     ),
     BrokenBuild(
-        name="summary-is-not-stored",
+        name="summaries-go-with-the-process",
         promise="A restart repeats no summary",
-        function="autonomy_ctx.memory.sqlite.store:SqliteStore.commit_segment",
-        replacement=store_no_segment,
+        function="autonomy_ctx:Memory.close",
+        replacement=drop_summaries_at_the_end,
         tests=(
             "tests/sections/test_summarized.py::test_a_restart_brings_the_summary_back_without_asking_the_model",
         ),
