@@ -25,6 +25,7 @@ SLOW = frozenset(
         "black_box",
         "cli",
         "compaction/test_gate_figures.py",
+        "compaction/test_summary_gate.py::test_a_hostile_megabyte_takes_moments",
         "docs/test_examples.py",
         "docs/test_pages.py",
         "docs/test_site_sources.py",
@@ -45,6 +46,7 @@ SLOW = frozenset(
         "server/test_openai_node.py",
         "server/test_openai_page.py",
         "test_bench_peers.py",
+        "tools/test_mcp.py::test_the_process_of_a_server_ends_with_a_loop_that_crashes",
         "test_patterns.py",
     }
 )
