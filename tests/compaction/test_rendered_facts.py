@@ -1,27 +1,19 @@
-"""Facts that are rendered once are rendered as if they were every time."""
+"""Facts in a summary message: rendered within their tokens, up to a position."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import (
     ContextSummaryConfig,
-    ContextTemplate,
-    Memory,
-    Message,
-    SummarizedHistorySection,
 )
-from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts
 from autonomy_ctx.language.fact import FACT_KINDS, Fact, render_facts
-from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.messages.tokens import TokenCounter
 
 SETTINGS = resolve_settings(ContextSummaryConfig(model=None), None)
@@ -59,32 +51,6 @@ def test_facts_are_rendered_as_without_a_cache(facts: tuple[Fact, ...], sizes: l
             found = render_summary_facts(given_facts, settings, counter)
             wanted = render_facts(given_facts, settings.facts_tokens, counter.count_text, zone)
             assert found == wanted
-
-
-def test_rendered_facts_are_forgotten_with_texts() -> None:
-    render_summary_facts((make_fact(1, 0, None),), SETTINGS, TokenCounter())
-    assert count_cached_texts() > 0
-    forget_texts()
-    assert count_cached_texts() == 0
-
-
-@pytest.mark.parametrize("kind", ["in process", "SQLite"])
-async def test_no_context_renders_facts_that_were_committed_before(kind: str, tmp_path: Path) -> None:
-    memory = Memory(None if kind == "in process" else f"sqlite:///{tmp_path}/memory.db")
-    section = SummarizedHistorySection(None, floor=2, ceiling=4)
-    async with memory, ContextTemplate([section]) as template:
-        for number in range(20):
-            said = [
-                Message("user", f"The port of host h{number} is {8000 + number}."),
-                Message("assistant", "Ok."),
-            ]
-            await memory.append("ana", "trip", *said)
-            await template.compose(memory, "ana", "trip")
-            await section.settled()
-            rendered = len(view._rendered_facts)
-            context = await template.compose(memory, "ana", "trip")
-            assert len(view._rendered_facts) == rendered
-            assert number < 3 or "F1 value: The port of host h0 is 8000" in context.messages[0].text
 
 
 @given(facts=some_facts, last=st.integers(0, 31))
