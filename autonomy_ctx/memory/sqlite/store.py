@@ -423,8 +423,6 @@ class SqliteStore:
         return self._reader.file.identity
 
     async def check(self) -> None:
-        for file in (self._writer.file, self._reader.file):
-            file.invalidate()
         await self._write(Transaction.probe)
 
     async def close(self) -> None:
