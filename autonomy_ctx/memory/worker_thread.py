@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -37,8 +37,8 @@ class WorkerJob(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self._timeout = timeout
-        self._finished = anyio.Event()
-        self._call_in_loop = _loop_caller()
+        self.finished = anyio.Event()
+        self.call_in_loop = _loop_caller()
         # Whoever gets the lock has the job.
         self._claim = threading.Lock()
 
@@ -50,11 +50,6 @@ class WorkerJob(Generic[T]):
     def is_unclaimed(self) -> bool:
         """True while the job is neither claimed nor withdrawn."""
         return not self._claim.locked()
-
-    def finish(self) -> None:
-        """Wake the task, from any thread. A loop that has ended is ignored."""
-        with suppress(RuntimeError):
-            self._call_in_loop(self._finished.set)
 
     async def wait(self) -> JobOutcome:
         """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
@@ -71,8 +66,8 @@ class WorkerJob(Generic[T]):
 
     async def _wait_once(self) -> bool:
         with anyio.move_on_after(self._timeout):
-            await self._finished.wait()
-        return self._finished.is_set()
+            await self.finished.wait()
+        return self.finished.is_set()
 
     def _withdraw(self) -> bool:
         if not self.claim():
@@ -86,7 +81,22 @@ def _do_nothing(_: Any) -> Any:
     return None
 
 
-def _loop_caller() -> Callable[[Callable[[], None]], object]:
+def finish_jobs(jobs: Iterable[WorkerJob[Any]]) -> None:
+    """Wake the tasks of jobs, with one call into each loop; a loop that has ended is ignored."""
+    finished: defaultdict[Callable[..., object], list[anyio.Event]] = defaultdict(list)
+    for job in jobs:
+        finished[job.call_in_loop].append(job.finished)
+    for call_in_loop, events in finished.items():
+        with suppress(RuntimeError):
+            call_in_loop(_set_all, events)
+
+
+def _set_all(events: Iterable[anyio.Event]) -> None:
+    for event in events:
+        event.set()
+
+
+def _loop_caller() -> Callable[..., object]:
     """A function with which any thread has the loop that runs now call something."""
     try:
         return asyncio.get_running_loop().call_soon_threadsafe
@@ -154,8 +164,7 @@ class WorkerThread:
         while self._wait_for_jobs():
             self._batch(self)
         self._end()
-        for stop in self._stops:
-            stop.finish()
+        finish_jobs(self._stops)
 
     def _wait_for_jobs(self) -> bool:
         with self._changed:

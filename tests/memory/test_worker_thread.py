@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
+from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob, finish_jobs
 
 
 @pytest.fixture
@@ -20,5 +20,5 @@ async def test_a_result_right_after_the_timeout_is_not_overlooked() -> None:
     job = WorkerJob(lambda _: None, 0)
     assert job.claim()
     # Due after the timer of the wait, and before the task goes on.
-    loop.call_at(loop.time(), job.finish)
+    loop.call_at(loop.time(), finish_jobs, [job])
     assert await job.wait() is JobOutcome.DONE

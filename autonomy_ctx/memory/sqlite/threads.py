@@ -28,7 +28,7 @@ from autonomy_ctx.memory.sqlite.connection import (
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
-from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread
+from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread, finish_jobs
 
 T = TypeVar("T")
 Connect = Callable[[float, bool], sqlite3.Connection]
@@ -76,7 +76,7 @@ class Reader:
             except Exception as error:
                 job.error = translate_error(error, self.file.path, self._timeout)
                 self._close()
-            job.finish()
+            finish_jobs([job])
 
     def _ensure_open(self) -> sqlite3.Connection:
         if self.thread_connection is None or not self.file.matches_path():
@@ -169,8 +169,7 @@ class Writer:
             self._write_progress()
             if self._must_truncate_wal:
                 self._checkpoint(connection, lock, "TRUNCATE")
-            for job in jobs:
-                job.finish()
+            finish_jobs(jobs)
             jobs = []
             if self._wal_is_large():
                 self._checkpoint(connection, lock, "PASSIVE")
@@ -179,7 +178,7 @@ class Writer:
             failed, shown = jobs or worker.take_batch(), translate_error(error, self._path, self._timeout)
             for job in failed:
                 job.error = shown
-                job.finish()
+            finish_jobs(failed)
             self._close()
 
     def _begin(
