@@ -1,4 +1,4 @@
-"""A worker thread that runs a store's blocking jobs in batches.
+"""A worker thread that runs a store's blocking jobs in batches, and the waiters that wake its callers.
 
 Tasks submit jobs and wait. The thread takes all queued jobs as one batch, so many writers share one
 commit. A job is either claimed by the thread or withdrawn by its task, never both. Works on asyncio and
@@ -9,13 +9,162 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
+
+
+class Waiter(Protocol):
+    """Notified once by any thread; waited for by one task, in the loop that made it."""
+
+    loop: Any
+
+    def notify(self) -> None:
+        """Wake the task. Only called in `loop`; use `notify_all` from elsewhere."""
+
+    @property
+    def notified(self) -> bool:
+        """True once it was notified: after a wait, false when the timeout passed first."""
+
+    def wait(self) -> Awaitable[None]:
+        """Wait to be notified, or for the timeout. May be called again."""
+
+
+class WaiterFactory:
+    """Makes waiters with one timeout."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self._timeouts: dict[asyncio.AbstractEventLoop, _TimeoutQueue] = {}
+
+    def make(self) -> Waiter:
+        """A waiter of the loop that runs now."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return _TrioWaiter(self.timeout)
+        timeouts = self._timeouts.get(loop)
+        if timeouts is None:
+            self._timeouts = {old: queue for old, queue in self._timeouts.items() if not old.is_closed()}
+            timeouts = self._timeouts[loop] = _TimeoutQueue(loop, self.timeout)
+        return _AsyncioWaiter(timeouts)
+
+
+def notify_all(waiters: Iterable[Waiter]) -> None:
+    """Notify waiters from any thread, with one call into each loop."""
+    by_loop: dict[Any, list[Waiter]] = {}
+    for waiter in waiters:
+        together = by_loop.get(waiter.loop)
+        if together is None:
+            by_loop[waiter.loop] = [waiter]
+        else:
+            together.append(waiter)
+    for loop, together in by_loop.items():
+        _notify_in_loop(loop, together)
+
+
+def _notify_in_loop(loop: Any, waiters: list[Waiter]) -> None:
+    """Wake a waiter in its event loop; a closed loop is ignored."""
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_notify_each, waiters)
+    else:
+        import trio
+
+        with suppress(trio.RunFinishedError):
+            loop.run_sync_soon(_notify_each, waiters)
+
+
+def _notify_each(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        waiter.notify()
+
+
+class _AsyncioWaiter:
+    __slots__ = ("_future", "_timeouts", "loop", "notified")
+
+    def __init__(self, timeouts: _TimeoutQueue) -> None:
+        self.loop = timeouts.loop
+        self._timeouts = timeouts
+        self.notified = False
+        self._future: asyncio.Future[None] | None = None
+
+    def notify(self) -> None:
+        # Kept as a fact: it may come between the end of one wait and the start of the next.
+        self.notified = True
+        if self._future is not None:
+            _end_wait(self._future)
+
+    def wait(self) -> asyncio.Future[None]:
+        # The future itself: a coroutine around it would be one more step for every job.
+        self._future = future = self.loop.create_future()
+        if self.notified:
+            future.set_result(None)
+        else:
+            self._timeouts.add(future)
+        return future
+
+
+def _end_wait(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
+
+
+class _TimeoutQueue:
+    """The waits of one loop in the order they began, and a timer for the first of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.loop, self._seconds = loop, seconds
+        self._waits: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._armed = False
+
+    def add(self, wait: asyncio.Future[None]) -> None:
+        waits = self._waits
+        while waits and waits[0][1].done():
+            waits.popleft()
+        waits.append((self.loop.time() + self._seconds, wait))
+        if not self._armed:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._armed = True
+        self.loop.call_at(self._waits[0][0], self._expire)
+
+    def _expire(self) -> None:
+        self._armed = False
+        waits, now = self._waits, self.loop.time()
+        while waits and (waits[0][0] <= now or waits[0][1].done()):
+            _end_wait(waits.popleft()[1])
+        if waits:
+            self._arm()
+
+
+class _TrioWaiter:
+    __slots__ = ("_event", "_timeout", "loop")
+
+    def __init__(self, timeout: float) -> None:
+        import trio
+
+        self.loop = trio.lowlevel.current_trio_token()
+        self._timeout = timeout
+        self._event = anyio.Event()
+
+    def notify(self) -> None:
+        self._event.set()
+
+    @property
+    def notified(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        with anyio.move_on_after(self._timeout):
+            await self._event.wait()
+
 
 T = TypeVar("T")
 MAX_BATCH_JOBS = 1024
@@ -30,44 +179,44 @@ class JobOutcome(Enum):
 
 
 class WorkerJob(Generic[T]):
-    """Something to do on the thread, and the task that waits for it in the loop that made it."""
+    """Something to do on the thread, and the task that waits for it."""
 
-    def __init__(self, work: Callable[[Any], T], timeout: float) -> None:
+    __slots__ = ("_claim", "error", "result", "waiter", "work")
+
+    def __init__(self, work: Callable[[Any], T], waiter: Waiter) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
-        self._timeout = timeout
-        self.finished = anyio.Event()
-        self.call_in_loop = _loop_caller()
-        # Whoever gets the lock has the job.
-        self._claim = threading.Lock()
+        self.waiter = waiter
+        # Popping is atomic: whoever gets the one element has the job.
+        self._claim = [True]
 
     def claim(self) -> bool:
         """Take the job; false when the other side was faster."""
-        return self._claim.acquire(blocking=False)
+        try:
+            return self._claim.pop()
+        except IndexError:
+            return False
 
     @property
     def is_unclaimed(self) -> bool:
         """True while the job is neither claimed nor withdrawn."""
-        return not self._claim.locked()
+        return bool(self._claim)
 
     async def wait(self) -> JobOutcome:
         """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
         try:
-            if await self._wait_once():
+            await self.waiter.wait()
+            if self.waiter.notified:
                 return JobOutcome.DONE
             if self._withdraw():
                 return JobOutcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            return JobOutcome.DONE if await self._wait_once() else JobOutcome.UNKNOWN
+            await self.waiter.wait()
+            return JobOutcome.DONE if self.waiter.notified else JobOutcome.UNKNOWN
         except BaseException:
             self._withdraw()
             raise
-
-    async def _wait_once(self) -> bool:
-        with anyio.move_on_after(self._timeout):
-            await self.finished.wait()
-        return self.finished.is_set()
 
     def _withdraw(self) -> bool:
         if not self.claim():
@@ -81,92 +230,87 @@ def _do_nothing(_: Any) -> Any:
     return None
 
 
-def finish_jobs(jobs: Iterable[WorkerJob[Any]]) -> None:
-    """Wake the tasks of jobs, with one call into each loop; a loop that has ended is ignored."""
-    finished: defaultdict[Callable[..., object], list[anyio.Event]] = defaultdict(list)
-    for job in jobs:
-        finished[job.call_in_loop].append(job.finished)
-    for call_in_loop, events in finished.items():
-        with suppress(RuntimeError):
-            call_in_loop(_set_all, events)
-
-
-def _set_all(events: Iterable[anyio.Event]) -> None:
-    for event in events:
-        event.set()
-
-
-def _loop_caller() -> Callable[..., object]:
-    """A function with which any thread has the loop that runs now call something."""
-    try:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
-
-
 class WorkerThread:
     """One daemon thread with a queue. `batch` is called while there are jobs, `end` once at the end."""
 
     def __init__(
         self, name: str, timeout: float, batch: Callable[[WorkerThread], None], end: Callable[[], None]
     ) -> None:
-        self._name, self._timeout, self._batch, self._end = name, timeout, batch, end
-        # Guards everything below.
-        self._changed = threading.Condition()
+        self._name, self._batch, self._end = name, batch, end
+        self._waiter_factory = WaiterFactory(timeout)
+        # Handed in by tasks; None asks the thread to stop.
+        self._inbox: SimpleQueue[WorkerJob[Any] | None] = SimpleQueue()
+        # Only the thread touches these.
         self._jobs: deque[WorkerJob[Any]] = deque()
+        self._stopping = False
         self._thread: threading.Thread | None = None
-        self._stops: list[WorkerJob[None]] = []
+        self._start_lock = threading.Lock()
+        self._end_waiters: list[Waiter] = []
 
     def submit(self, work: Callable[[Any], T]) -> WorkerJob[T]:
         """Queue some work; the thread starts with the first."""
-        job = WorkerJob(work, self._timeout)
-        with self._changed:
-            self._jobs.append(job)
-            self._changed.notify()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+        job = WorkerJob(work, self._waiter_factory.make())
+        self._inbox.put(job)
+        if self._thread is None:
+            self._start()
         return job
 
     def take_batch(self) -> list[WorkerJob[Any]]:
         """All jobs that wait now and were not withdrawn, up to a batch."""
+        self._collect()
         batch: list[WorkerJob[Any]] = []
-        with self._changed:
-            while self._jobs and len(batch) < MAX_BATCH_JOBS:
-                job = self._jobs.popleft()
-                if job.claim():
-                    batch.append(job)
+        while self._jobs and len(batch) < MAX_BATCH_JOBS:
+            job = self._jobs.popleft()
+            if job.claim():
+                batch.append(job)
         return batch
 
     def has_waiters(self) -> bool:
-        """True while some task still waits for a job in the queue."""
-        with self._changed:
-            return any(job.is_unclaimed for job in self._jobs)
+        """True while some task waits for a job in the queue."""
+        self._collect()
+        return any(job.is_unclaimed for job in self._jobs)
 
     def drop_withdrawn(self) -> None:
         """Drop jobs whose callers no longer wait."""
-        with self._changed:
-            self._jobs = deque(job for job in self._jobs if job.is_unclaimed)
+        self._jobs = deque(job for job in self._jobs if job.is_unclaimed)
 
-    def stop(self, grace: float) -> WorkerJob[None] | None:
-        """Have the thread do what is queued and end; wait for the returned job. None if it does not run."""
-        stop = WorkerJob(_do_nothing, grace)
-        with self._changed:
-            if self._thread is None or not self._thread.is_alive():
-                return None
-            self._stops.append(stop)
-            self._changed.notify()
-        return stop
+    def stop(self, grace: float) -> Waiter | None:
+        """Have the thread do what is queued and end; the waiter is notified then. None if it does not run."""
+        if self._thread is None or not self._thread.is_alive():
+            return None
+        end_waiter = WaiterFactory(grace).make()
+        self._end_waiters.append(end_waiter)
+        self._inbox.put(None)
+        return end_waiter
+
+    def _start(self) -> None:
+        with self._start_lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
-        while self._wait_for_jobs():
-            self._batch(self)
+        while self._jobs or not self._stopping:
+            if not self._jobs:
+                self._enqueue(self._inbox.get())
+            self._collect()
+            if self._jobs:
+                self._batch(self)
         self._end()
-        finish_jobs(self._stops)
+        notify_all(self._end_waiters)
 
-    def _wait_for_jobs(self) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._stops)
-            return bool(self._jobs)
+    def _collect(self) -> None:
+        # Nobody else takes anything out: what is there stays there.
+        while not self._inbox.empty():
+            self._enqueue(self._inbox.get_nowait())
+
+    def _enqueue(self, job: WorkerJob[Any] | None) -> None:
+        if job is None:
+            self._stopping = True
+        else:
+            self._jobs.append(job)
+
+
+def finish_jobs(jobs: Sequence[WorkerJob[Any]]) -> None:
+    """Wake all tasks of a batch."""
+    notify_all(job.waiter for job in jobs)

@@ -1,4 +1,4 @@
-"""A wait for a store's thread that ends while its timeout passes."""
+"""How a wait for a store's thread ends when two things fall into one turn of the event loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob, finish_jobs
+from autonomy_ctx.memory.worker_thread import WaiterFactory
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_result_right_after_the_timeout_is_not_overlooked() -> None:
-    loop = asyncio.get_running_loop()
-    job = WorkerJob(lambda _: None, 0)
-    assert job.claim()
+async def test_a_notification_right_after_the_timeout_is_not_overlooked() -> None:
+    loop, waiter = asyncio.get_running_loop(), WaiterFactory(0).make()
+    wait = waiter.wait()
     # Due after the timer of the wait, and before the task goes on.
-    loop.call_at(loop.time(), finish_jobs, [job])
-    assert await job.wait() is JobOutcome.DONE
+    loop.call_at(loop.time(), waiter.notify)
+    await wait
+    assert waiter.notified
