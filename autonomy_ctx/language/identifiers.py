@@ -17,10 +17,10 @@ MAX_IDENTIFIER_LENGTH = 200
 MAX_URL_LENGTH = 2000
 
 # Scripts written without spaces: their characters end a word in another script.
-_WIDE_CHARACTERS = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+WIDE_CHARACTERS = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 _QUOTES = '"`\u201c\u201d\u201e'
-_URL_DELIMITERS = rf"\s<>{_QUOTES}{_WIDE_CHARACTERS}"
-_WORD_DELIMITERS = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{_WIDE_CHARACTERS}"
+_URL_DELIMITERS = rf"\s<>{_QUOTES}{WIDE_CHARACTERS}"
+_WORD_DELIMITERS = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{WIDE_CHARACTERS}"
 _MONTH = r"(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[a-z]{0,6}\.?"
 
 # Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be a

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, identifiers, is_identifier
+from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, WIDE_CHARACTERS, identifiers, is_identifier
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.transcript import visible_text
@@ -28,7 +28,7 @@ NEAR_DAYS = 14
 PIECES = 3
 
 _NUMBER = lazy_pattern(r"\d+")
-_PIECE = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}]+")
+_PIECE = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}{WIDE_CHARACTERS}]+")
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]{1,9}://(?:www\.)?")
 _ZERO_CENTS = lazy_pattern(r"(?<=\d)[.,]00?(?![\d.,])")
 _NUMBER_WITH_UNIT = lazy_pattern(r"[^\w]{0,2}(\d{1,15}(?:[.,]\d{1,6})?)[a-z]{1,4}")

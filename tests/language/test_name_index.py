@@ -127,6 +127,7 @@ def test_long_lists_are_no_subject() -> None:
 @some
 @given(any_text, any_text)
 @example("", "A0://")
+@example("", "0?0\u31f0")
 @example("Links begin with https:// here.", "")
 def test_a_text_knows_its_own_identifiers(text: str, other: str) -> None:
     source = f"{other} {text} {other}"
