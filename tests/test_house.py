@@ -263,7 +263,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_784, 15),
     "agents": (3_411, 15),
     "cli": (5_626, 25),
-    "compaction": (6_139, 24),
+    "compaction": (6_154, 24),
     "containers": (3_771, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),
@@ -272,10 +272,10 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "knowledge": (1_336, 7),
     "language": (7_197, 27),
     "memory": (16_281, 73),
-    "messages": (3_163, 14),
+    "messages": (3_101, 14),
     "models": (2_589, 9),
     "replay": (1_992, 10),
-    "sections": (1_836, 11),
+    "sections": (1_843, 12),
     "server": (6_267, 32),
     "template": (2_557, 8),
     "testing": (3_985, 16),
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 64, "functions": 511, "calls": 1_090},
-    "summary": {"files": 119, "functions": 1_363, "calls": 75_500},
+    "plain": {"files": 56, "functions": 465, "calls": 1_100},
+    "summary": {"files": 113, "functions": 1_230, "calls": 75_000},
 }
 
 
@@ -320,7 +320,7 @@ def test_a_turn_walks_through_few_functions(kind: str) -> None:
 DECORATORS = frozenset({"cache", "cached", "cached_property", "lru_cache"})
 # fmt: off
 CLASSES = frozenset({
-    "ConversationCache", "LFUCache", "LRUCache", "TTLCache", "TextCache",
+    "ConversationCache", "LFUCache", "LRUCache", "TTLCache", "cached_by_text",
     "WeakKeyDictionary", "WeakValueDictionary", "WindowCache",
 })
 # fmt: on
@@ -437,9 +437,7 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 
 # -- one name for one thing --------------------------------------------------------------------------------
 
-TWICE = {
-    "MessageRow",
-}
+TWICE: set[str] = set()
 
 
 def test_a_class_name_is_used_once() -> None:
@@ -480,7 +478,7 @@ def test_no_function_has_more_parameters_than_a_reader_can_hold() -> None:
 
 # A docstring begins with a verb or a noun, and is understood without its neighbours.
 RIDDLES = ("What ", "Whether ", "Those ", "How ", "The same ")
-MOST_RIDDLES = 678
+MOST_RIDDLES = 1
 
 
 def test_docstrings_begin_with_what_they_are_about() -> None:

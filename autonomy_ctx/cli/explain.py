@@ -15,7 +15,7 @@ from autonomy_ctx.cli.drawing import (
     NARROW,
     NOTE_STYLE,
     Heading,
-    MessageRow,
+    ListedMessage,
     MessageTable,
     SectionBar,
     format_money,
@@ -115,11 +115,11 @@ def _list_turns(turns: Sequence[TurnInfo]) -> str:
     return "\n".join(f"  {turn_name(turn)}  {clean_line(turn.text, 60)}" for turn in turns[-MAX_LISTED:])
 
 
-def line_of(message: MessageReport) -> MessageRow:
+def line_of(message: MessageReport) -> ListedMessage:
     """A message as one line of a table."""
     images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
     text = join_line(message.text, images, message.tool_calls)
-    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
+    return ListedMessage(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 def print_turn(output: Output, report: TurnReport) -> None:

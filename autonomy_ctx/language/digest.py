@@ -48,7 +48,7 @@ from autonomy_ctx.language.quotations import (
 )
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
-from autonomy_ctx.messages.text_cache import word_cache
+from autonomy_ctx.messages.text_cache import cached_by_text
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import short_name, speaker_label, tool_names_by_call, visible_text
 
@@ -314,7 +314,7 @@ def _weigh_sentences(parts: tuple[str, ...], role: ChatRole, who: str) -> _ReadT
 
 # While no summary is written, a digest stands in for the same messages turn after turn: without what was read
 # of them, a turn takes 33 to 47 ms of CPU at p99 (300 turns of `benchmarks faults`), with it 9 to 15.
-_read_parts = word_cache(2048)(_weigh_sentences)
+_read_parts = cached_by_text(2048)(_weigh_sentences)
 
 
 def _divide_parts(divide: Callable[[str], Iterator[str]], parts: tuple[str, ...]) -> Iterator[str]:

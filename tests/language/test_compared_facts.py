@@ -11,7 +11,6 @@ from autonomy_ctx import Message
 from autonomy_ctx.language.compared_facts import MAX_COMPARED_FACTS, ComparedFacts, HoldingFact
 from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.language.fact_rules import find_facts
-from autonomy_ctx.messages.text_cache import TextCache
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
 
@@ -57,28 +56,3 @@ def test_an_old_goal_is_still_the_goal() -> None:
     message = Message("user", "I want to rent a van in May.", created_at=NOON)
     assert all(change.kind != "goal" for change in find_facts([(3, message)], standing))
     assert any(change.kind == "goal" for change in find_facts([(3, message)], standing[1:]))
-
-
-@given(st.integers(2, 9), st.lists(st.integers(0, 12), max_size=80))
-def test_a_cache_of_texts_is_bounded_and_gives_what_would_be_made(size: int, keys: list[int]) -> None:
-    cache = TextCache[int](size)
-    for key in keys:
-        assert cache.get_or_make(key, lambda key=key: -key) == -key  # type: ignore[misc]
-        assert cache.get(key) == -key
-        assert len(cache) <= size
-    cache.clear()
-    assert len(cache) == 0
-    assert all(cache.get(key) is None for key in keys)
-
-
-def test_what_is_asked_for_all_the_time_stays_in_a_cache() -> None:
-    cache, made = TextCache[str](8), list[str]()
-
-    def make(text: str) -> str:
-        made.append(text)
-        return text
-
-    for number in range(50):
-        cache.get_or_make("often", lambda: make("often"))
-        cache.get_or_make(f"{number}", lambda number=number: make(f"{number}"))  # type: ignore[misc]
-    assert made.count("often") == 1
