@@ -5,16 +5,18 @@ caller does not wait for a job, a job is not cancelled with its caller, and any 
 `Background`. `AsyncResource` gives a class with `close` the `async with` statement; `Chunks` goes through a
 long list with pauses.
 
-Background work shares the interpreter with requests. Work of more than 5 ms goes through `run_in_worker`, so
-that it never holds the event loop, and only one thread at a time competes with it.
+Background work shares the interpreter with requests. `run_in_steps` runs it in small steps, and `Urgent` work
+goes first. What cannot be divided goes through `run_in_thread`, and calls `pause` in its loops.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
@@ -23,7 +25,6 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from anyio.lowlevel import RunVar
 
 T = TypeVar("T")
 CHUNK_SIZE = 500
@@ -51,17 +52,151 @@ class Chunks(Generic[T]):
         return self._items[start : self._next]
 
 
-_worker_limiter: RunVar[anyio.CapacityLimiter] = RunVar("autonomy_ctx_worker")
+# How long something stays urgent: who waits longer than this waits for somebody else.
+URGENT_SECONDS = 0.1
+# How long a step in the background waits for what is urgent. Then it goes on, however much is.
+GIVE_WAY_SECONDS = 0.02
+_LOOK_SECONDS = 0.002
+# Who was just answered often asks again at once. A long step waits for a moment that is quiet for so long.
+_QUIET_SECONDS = 0.01
+_WAIT_FOR_QUIET_SECONDS = 0.05
+# Small steps are done in a row for so long: others notice no delay, and the work waits less often.
+STEP_SECONDS = 0.001
+# A step that reads more than this runs in a thread.
+STEP_CHARACTERS = 8_000
 
 
-async def run_in_worker(work: Callable[[], T], *, abandon_on_cancel: bool = False) -> T:
-    """Run long work in a thread, one at a time for each event loop."""
-    try:
-        limiter = _worker_limiter.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(1)
-        _worker_limiter.set(limiter)
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=abandon_on_cancel, limiter=limiter)
+class UrgentStep:
+    """Until its end, a turn computes what it needs next: work in the background comes later."""
+
+    def __init__(self) -> None:
+        _urgent[self] = time.monotonic() + URGENT_SECONDS
+
+    def end(self) -> None:
+        """The turn has what it needs. Twice is harmless."""
+        _urgent.pop(self, None)
+
+
+class Urgent(UrgentStep):
+    """Until its end, somebody waits for an answer, and may ask again as soon as it is there."""
+
+    def end(self) -> None:
+        """Nobody waits any more. Twice is harmless."""
+        global _last_urgent
+        if _urgent.pop(self, None) is not None:
+            _last_urgent = time.monotonic()
+
+
+def begin_urgent_step() -> UrgentStep | None:
+    """A step of a turn; None while no thread works in the background, as most of the time."""
+    return UrgentStep() if _thread_jobs else None
+
+
+# In this process, until when.
+_urgent: dict[UrgentStep, float] = {}
+_last_urgent = 0.0
+
+
+async def give_way() -> None:
+    """Let others go on between two steps in the background; what is urgent for a while longer."""
+    await anyio.lowlevel.checkpoint()
+    if _last_urgent:
+        # A request that has just come is read in one round of the loop and begins in the next: only then is
+        # it known to be urgent.
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+    end = time.monotonic() + GIVE_WAY_SECONDS
+    # Not an event: it may be of the loop of another thread.
+    while time.monotonic() < end and somebody_waits():  # noqa: ASYNC110
+        await anyio.sleep(_LOOK_SECONDS)
+
+
+async def wait_for_quiet() -> None:
+    """Before a long step in the background: wait until nothing is urgent, and nothing was just before."""
+    await give_way()
+    end = time.monotonic() + _WAIT_FOR_QUIET_SECONDS
+    while (now := time.monotonic()) < end and (  # noqa: ASYNC110
+        somebody_waits() or now < _last_urgent + _QUIET_SECONDS
+    ):
+        await anyio.sleep(_LOOK_SECONDS)
+
+
+def somebody_waits() -> bool:
+    """Whether something is urgent, in this thread or another."""
+    now = time.monotonic()
+    return any(until > now for until in list(_urgent.values()))
+
+
+async def run_in_steps(steps: Generator[int, None, T]) -> T:
+    """Run a generator that gives the characters of each step before it does it; what it returns."""
+    ended: list[T] = []
+
+    def advance() -> int:
+        try:
+            return next(steps)
+        except StopIteration as end:
+            # It must not be raised through a thread.
+            ended.append(end.value)
+            return 0
+
+    size, free_until = advance(), 0.0
+    while not ended:
+        if time.monotonic() >= free_until:
+            await give_way()
+            free_until = time.monotonic() + STEP_SECONDS
+        size = advance() if size <= STEP_CHARACTERS else await run_in_thread(advance)
+    return ended[0]
+
+
+# A thread that computes without a break keeps others from running for 5 ms each time. So it works for so
+# long, and then stops for a moment.
+_WORK_SECONDS, _PAUSE_SECONDS = 0.001, 0.0002
+
+
+class _ThreadState(threading.local):
+    # Not an attribute that is missing: `pause` is called thousands of times where there is nothing to do.
+    works_until: float | None = None
+    # Whether it has given way for as long as it must: then it works for a while, whoever waits.
+    is_overdue = False
+
+
+_thread = _ThreadState()
+# What runs in threads now; in a set, because several threads change it.
+_thread_jobs: set[object] = set()
+
+
+async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = False) -> T:
+    """Run long work in a thread that lets others go first wherever it calls `pause`."""
+
+    def run() -> T:
+        _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, False
+        job = object()
+        _thread_jobs.add(job)
+        try:
+            return work()
+        finally:
+            _thread_jobs.discard(job)
+            _thread.works_until = None
+
+    return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)
+
+
+def pause() -> None:
+    """Let others go on, if this is a thread in the background and has worked for long enough.
+
+    What is urgent goes on at once, and for a while longer.
+    """
+    works_until = _thread.works_until
+    if works_until is None:
+        return
+    if time.monotonic() < works_until and (_thread.is_overdue or not _urgent or not somebody_waits()):
+        return
+    time.sleep(_PAUSE_SECONDS)
+    # From now on: beside a busy event loop, a thread may wake up much later than it wanted to.
+    end = time.monotonic() + GIVE_WAY_SECONDS
+    while time.monotonic() < end and somebody_waits():
+        time.sleep(_LOOK_SECONDS)
+    _thread.works_until, _thread.is_overdue = time.monotonic() + _WORK_SECONDS, somebody_waits()
 
 
 BackgroundJob = Callable[[], Awaitable[None]]
@@ -119,7 +254,7 @@ class Background:
 
     @property
     def running(self) -> int:
-        """The number of jobs that have started and not ended."""
+        """How many jobs have started and not ended."""
         return 0 if self._host is None else self._host.running
 
     def start(self, job: BackgroundJob, *, daemon: bool = False) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -42,7 +42,7 @@ def callable_name(tool: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YieldedValues:
-    """The values that a generator yielded."""
+    """What a generator yielded."""
 
     values: list[Any]
 
@@ -82,18 +82,11 @@ async def call_with_arguments(function: Callable[..., Any], values: Mapping[str,
 
 
 async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """The result of a tool, which may have a timeout in seconds."""
-    with tool_timeout(callable_name(tool), getattr(tool, "timeout", None)):
+    """The same for a tool, which may have a timeout in seconds."""
+    seconds = getattr(tool, "timeout", None)
+    with anyio.move_on_after(seconds):
         return await call_with_arguments(tool, values)
-
-
-@contextmanager
-def tool_timeout(tool: str, seconds: float | None) -> Iterator[None]:
-    """Raise `ToolTimeout` when the block takes longer than these seconds."""
-    with anyio.move_on_after(seconds) as scope:
-        yield
-    if scope.cancelled_caught:
-        raise ToolTimeout(tool, seconds or 0)
+    raise ToolTimeout(callable_name(tool), seconds or 0)
 
 
 def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> list[Any]:

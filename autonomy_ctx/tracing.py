@@ -13,8 +13,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -56,35 +56,26 @@ _CANCELLATIONS = ("CancelledError", "Cancelled")
 # The buckets that the conventions ask for.
 _SECONDS = tuple(0.01 * 2**power for power in range(14))
 _TOKENS = tuple(float(4**power) for power in range(14))
-_HISTOGRAMS = (
-    ("operation.duration", "s", "GenAI operation duration.", _SECONDS),
-    (
-        "operation.time_to_first_chunk",
-        "s",
-        "Time to receive the first chunk of a streamed response.",
-        _SECONDS,
-    ),
-    ("token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
-)
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 
 class _Telemetry(NamedTuple):
-    """The makers of spans and metrics, and the providers that they came from."""
+    """What spans and metrics are made with, and the providers that it came from."""
 
     providers: tuple[object, object]
     tracer: Tracer
-    # Of seconds, of seconds to the first chunk, and of tokens; None where nobody asked for metrics.
-    histograms: tuple[Histogram, ...] | None
+    duration: Histogram | None
+    first_chunk: Histogram | None
+    tokens: Histogram | None
 
 
 _telemetry: _Telemetry | None = None
 
 
 def _find_telemetry() -> _Telemetry | None:
-    """Find the makers of spans and metrics of this program; None when it has set no provider."""
+    """What the providers of this program gave; None when it has set none."""
     global _telemetry
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -106,31 +97,46 @@ def _find_telemetry() -> _Telemetry | None:
 
 
 def _is_set(provider: object, interface: str) -> bool:
-    """Tell whether a provider does something: those of the interface itself only stand in for one."""
+    """Whether a provider does something: those of the interface itself only stand in for one."""
     return not type(provider).__module__.startswith(interface)
 
 
 def _make_telemetry(tracers: Any, meters: Any, measures: bool) -> _Telemetry:
     tracer = tracers.get_tracer(_NAME, None, SCHEMA_URL)
     if not measures:
-        return _Telemetry((tracers, meters), tracer, None)
-    meter = meters.get_meter(_NAME, None, SCHEMA_URL)
-    histograms = tuple(
-        meter.create_histogram(
-            f"gen_ai.client.{name}", unit, description, explicit_bucket_boundaries_advisory=buckets
+        return _Telemetry(
+            providers=(tracers, meters), tracer=tracer, duration=None, first_chunk=None, tokens=None
         )
-        for name, unit, description, buckets in _HISTOGRAMS
+    meter = meters.get_meter(_NAME, None, SCHEMA_URL)
+    duration, first_chunk, tokens = (
+        meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+        for name, unit, description, buckets in (
+            ("gen_ai.client.operation.duration", "s", "GenAI operation duration.", _SECONDS),
+            (
+                "gen_ai.client.operation.time_to_first_chunk",
+                "s",
+                "Time to receive the first chunk of a streamed response.",
+                _SECONDS,
+            ),
+            ("gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
+        )
     )
-    return _Telemetry((tracers, meters), tracer, histograms)
+    return _Telemetry(
+        providers=(tracers, meters),
+        tracer=tracer,
+        duration=duration,
+        first_chunk=first_chunk,
+        tokens=tokens,
+    )
 
 
 def is_tracing() -> bool:
-    """Tell whether anybody asked for spans or metrics."""
+    """Whether anybody asked for spans or metrics; what only they need is not made otherwise."""
     return _find_telemetry() is not None
 
 
 def records_content() -> bool:
-    """Tell whether the environment asks that spans say what was said."""
+    """Whether the environment asks that spans say what was said."""
     return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in CONTENT_VALUES
 
 
@@ -142,6 +148,8 @@ def trace_conversation_id(scope: str, conversation: str) -> str:
 class OperationSpan:
     """A span that is current inside its `with`. This one records nothing; others override what they do."""
 
+    __slots__ = ()
+
     def __enter__(self) -> Self:
         return self
 
@@ -152,7 +160,7 @@ class OperationSpan:
 
     @property
     def is_active(self) -> bool:
-        """True if the span is recorded."""
+        """Whether there is something to tell it."""
         return False
 
     def begin_turn(self) -> None:
@@ -179,6 +187,8 @@ _NO_SPAN = OperationSpan()
 
 class _RecordedSpan(OperationSpan):
     """One that is recorded, and ends with the type of the error that left its `with`."""
+
+    __slots__ = ("_attributes", "_began", "_kind", "_name", "_shared", "_telemetry", "_token", "span")
 
     span: Span
     _token: Any
@@ -251,6 +261,8 @@ class _RecordedSpan(OperationSpan):
 
 
 class _TurnSpan(_RecordedSpan):
+    __slots__ = ()
+
     def begin_turn(self) -> None:
         self._set({"autonomy_ctx.turn.waited_seconds": round(time.perf_counter() - self._began, 6)})
 
@@ -268,8 +280,12 @@ class _TurnSpan(_RecordedSpan):
 
 
 class _ChatSpan(_RecordedSpan):
-    _first_chunk_seconds: float | None = None
-    _usage: Usage | None = None
+    __slots__ = ("_first_chunk_seconds", "_usage")
+
+    def __enter__(self) -> Self:
+        self._first_chunk_seconds: float | None = None
+        self._usage: Usage | None = None
+        return super().__enter__()
 
     def note_chunk(self) -> None:
         if self._first_chunk_seconds is None:
@@ -292,16 +308,16 @@ class _ChatSpan(_RecordedSpan):
         self._set(found)
 
     def _measure(self) -> None:
-        if self._telemetry.histograms is None:
+        telemetry = self._telemetry
+        if telemetry.duration is None or telemetry.tokens is None or telemetry.first_chunk is None:
             return
-        seconds, first_chunk, tokens = self._telemetry.histograms
         named = {name: self._attributes[name] for name in _METRIC_ATTRIBUTES if name in self._attributes}
-        seconds.record(time.perf_counter() - self._began, named)
+        telemetry.duration.record(time.perf_counter() - self._began, named)
         if self._first_chunk_seconds is not None:
-            first_chunk.record(self._first_chunk_seconds, named)
+            telemetry.first_chunk.record(self._first_chunk_seconds, named)
         if self._usage is not None and self._usage.input_tokens:
-            for kind, count in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
-                tokens.record(count, {**named, "gen_ai.token.type": kind})
+            for kind, tokens in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
+                telemetry.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
 
 
 # The attributes that metrics have, too.
@@ -317,6 +333,8 @@ _METRIC_ATTRIBUTES = (
 
 
 class _ToolSpan(_RecordedSpan):
+    __slots__ = ()
+
     def end_tool(self, result: Message | None, error: BaseException | None) -> None:
         if error is not None:
             self._fail(error)
@@ -325,12 +343,17 @@ class _ToolSpan(_RecordedSpan):
 
 
 class _SummarySpan(_RecordedSpan):
+    __slots__ = ()
+
     def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
-        found: dict[str, AttributeValue] = {"autonomy_ctx.summary.committed": committed}
+        self._set({"autonomy_ctx.summary.committed": committed})
         if committed:
-            found["autonomy_ctx.summary.tokens"] = tokens
-            found["autonomy_ctx.summary.identifier_coverage"] = coverage
-        self._set(found)
+            self._set(
+                {
+                    "autonomy_ctx.summary.tokens": tokens,
+                    "autonomy_ctx.summary.identifier_coverage": coverage,
+                }
+            )
 
     def _fail(self, error: BaseException) -> None:
         super()._fail(error)
@@ -429,7 +452,7 @@ def summary_span(*, first: int, last: int, messages: int | None = None, model: s
 
 
 def current_span_context() -> SpanContext | None:
-    """Name the current span, for work that it causes and does not wait for."""
+    """What names the current span, for work that it causes and does not wait for."""
     if _find_telemetry() is None:
         return None
     from opentelemetry import trace
@@ -449,7 +472,7 @@ def current_trace() -> Context | None:
 
 def continue_trace(parent: Context | None) -> AbstractContextManager[object]:
     """Let the spans of this task belong where those of another one do; None changes nothing."""
-    return nullcontext() if parent is None else _attach(parent)
+    return nullcontext() if parent is None else _AttachedContext(parent)
 
 
 def leave_trace() -> AbstractContextManager[object]:
@@ -458,7 +481,7 @@ def leave_trace() -> AbstractContextManager[object]:
         return nullcontext()
     from opentelemetry.context import Context
 
-    return _attach(Context())
+    return _AttachedContext(Context())
 
 
 def background_trace(
@@ -472,21 +495,32 @@ def background_trace(
         return nullcontext()
     from opentelemetry.context import Context
 
-    shared = _conversation_attributes(scope, conversation)
-    if agent:
-        shared["gen_ai.agent.name"] = agent
-    return _attach(Context({_SHARED_KEY: shared, _CAUSE_KEY: cause}))
+    shared = {"gen_ai.agent.name": agent} if agent else {}
+    return _AttachedContext(
+        Context(
+            {
+                _SHARED_KEY: {**shared, **_conversation_attributes(scope, conversation)},
+                _CAUSE_KEY: cause,
+            }
+        )
+    )
 
 
-@contextmanager
-def _attach(parent: Context) -> Iterator[None]:
-    from opentelemetry import context
+class _AttachedContext(AbstractContextManager[None]):
+    __slots__ = ("_context", "_token")
 
-    token = context.attach(parent)
-    try:
-        yield
-    finally:
-        context.detach(token)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        from opentelemetry import context
+
+        self._token = context.attach(self._context)
+
+    def __exit__(self, *error: object) -> None:
+        from opentelemetry import context
+
+        context.detach(self._token)
 
 
 def error_type(error: BaseException) -> str:

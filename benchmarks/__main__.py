@@ -15,6 +15,7 @@ from benchmarks import (
     branch,
     budget,
     compose,
+    compose_hot,
     conversations,
     cost,
     edits,
@@ -51,6 +52,7 @@ from benchmarks.table import show
 
 ALL = {
     "compose": compose.measure,
+    "compose_hot": compose_hot.measure,
     "budget": budget.measure,
     "small_budgets": small_budgets.measure,
     "summarized": summarized.measure,

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import threading
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import pytest
 import trio
 import trio.testing
 
-from autonomy_ctx.background import run_in_worker
 from autonomy_ctx.compaction import Background
 
 
@@ -216,30 +213,3 @@ def test_the_grace_runs_while_others_are_still_closing(passed: float, left: floa
         return anyio.current_time() - began
 
     assert trio.run(close, clock=clock) == pytest.approx(left)
-
-
-async def test_work_in_the_worker_runs_in_one_thread_at_a_time_beside_the_loop() -> None:
-    has_begun, may_end, order = threading.Event(), threading.Event(), list[str]()
-
-    def first() -> None:
-        assert threading.current_thread() is not threading.main_thread()
-        order.append("first begins")
-        has_begun.set()
-        may_end.wait()
-        order.append("first ends")
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(run_in_worker, first)
-        await anyio.to_thread.run_sync(has_begun.wait)
-        group.start_soon(run_in_worker, lambda: order.append("second"))
-        for _ in range(20):
-            await anyio.lowlevel.checkpoint()
-        assert order == ["first begins"]
-        may_end.set()
-    assert order == ["first begins", "first ends", "second"]
-
-
-async def test_work_in_the_worker_gives_its_result_or_its_error() -> None:
-    assert await run_in_worker(lambda: 7) == 7
-    with pytest.raises(ZeroDivisionError):
-        await run_in_worker(lambda: 1 // 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Self
 
 from autonomy_ctx.background import AsyncResource
@@ -11,7 +12,7 @@ from autonomy_ctx.template.composed import ComposedContext
 
 
 class ContextAdapter(AsyncResource):
-    """The common part of all adapters. Use an adapter in a `with` or an `async with`, or close it."""
+    """What all adapters offer. Use an adapter in a `with` or an `async with`, or close it."""
 
     engine: ContextEngine
 
@@ -42,7 +43,9 @@ class ContextAdapter(AsyncResource):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.engine.close_sync()
 
 

@@ -13,7 +13,7 @@ from autonomy_ctx.adapters.google_contents import MADE_ID, from_contents, parts_
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import Message
 
@@ -96,7 +96,7 @@ class ContextPlugin(ContextAdapter, BasePlugin):
 
 
 def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
-    """Tell whether a content is only for this call, such as instructions that ADK puts in between."""
+    """Whether a content is only for this call, such as instructions that ADK puts between the contents."""
     parts = parts_of(content)
     if content.role != "user" or any(part.function_response for part in parts):
         return False

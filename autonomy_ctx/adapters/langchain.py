@@ -15,7 +15,7 @@ from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
 from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key
 
 try:
@@ -80,7 +80,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         return [from_message(one) for one in (*context.instructions, *context.messages)]
 
     def compose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
-        """Compose for a graph that is not async."""
+        """The same for a graph that is not async."""
         return self.engine.run_sync(self.acompose, messages, call=call)
 
     async def _compose(

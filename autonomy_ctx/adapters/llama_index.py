@@ -57,7 +57,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
 
     @classmethod
     def from_defaults(cls, **kwargs: Any) -> ContextMemory:
-        """Make one, as the constructor does."""
+        """The same as the constructor."""
         return cls(**kwargs)
 
     def share(self, conversation: str) -> ContextMemory:

@@ -11,14 +11,15 @@ import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import anyio
 
 from autonomy_ctx._lazy import former_method
+from autonomy_ctx.agents import serialization
 from autonomy_ctx.agents.agent_tools import AgentTools, own_tools
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
@@ -27,11 +28,9 @@ from autonomy_ctx.agents.options import (
     ITEM_TOOL,
     AgentHook,
     AgentOptions,
-    Host,
     TurnEnvironment,
     TurnLimits,
     check_agent_name,
-    check_host,
     check_mail,
     check_memory,
     check_model,
@@ -46,18 +45,17 @@ from autonomy_ctx.agents.options import (
     user_message,
 )
 from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
-from autonomy_ctx.agents.serialization import decode_arguments, encode_options
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
 from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
-from autonomy_ctx.agents.turn_queue import TurnQueue, enclosing_lease
+from autonomy_ctx.agents.turn_queue import BeginTurn, TurnQueue, enclosing_lease
 from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.errors import AgentClosed
-from autonomy_ctx.hooks import Hook, hooks_to_names, validate_hooks
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.errors import AgentClosed, InvalidAgent
+from autonomy_ctx.hooks import Hook, validate_hooks
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
@@ -81,9 +79,32 @@ logger = logging.getLogger("autonomy_ctx.agents")
 # The scope and conversation of a turn that names none.
 SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
-# The conversations whose newest context is kept, to tell how the next one differs.
-MAX_CONTEXTS = 256
+# How many tokens of contexts are cached, and what even a short one counts for.
+CACHE_TOKENS = 2_000_000
+MIN_ENTRY_TOKENS = 1_000
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+@runtime_checkable
+class Host(Protocol):
+    """What an agent needs of the node that hosts it."""
+
+    memory: Memory
+    background: Background
+
+    def host(self, agent: Agent) -> None:
+        """Add an agent under its name."""
+
+    def release(self, agent: Agent) -> None:
+        """Remove a closed agent."""
+
+
+class ModelOwner(Protocol):
+    """Anything that has models."""
+
+    @property
+    def models(self) -> list[Any]:
+        """All of them."""
 
 
 class Agent(AsyncResource):
@@ -158,7 +179,7 @@ class Agent(AsyncResource):
         self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
         if node is not None:
-            check_host(name, node)
+            _check_host(name, node)
         self._owns_memory = memory is None and node is None
         memory = check_memory(name, memory) or (
             node.memory if node is not None else Memory(clock=clock, new_id=new_id)
@@ -211,7 +232,10 @@ class Agent(AsyncResource):
         # A store of somebody else's may know no turns: then their order is that of this process.
         self._lease_seconds = turn_lease_seconds if isinstance(self.memory.store, Turns) else None
         self._turn_queue = TurnQueue(name)
-        self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(MAX_CONTEXTS)
+        # The newest context of each conversation; those not used for longest go first.
+        self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(
+            CACHE_TOKENS, getsizeof=_context_size
+        )
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
         self._closed = False
@@ -219,7 +243,7 @@ class Agent(AsyncResource):
     @classmethod
     async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
         """Make an agent that a node hosts; it takes all arguments of `Agent`."""
-        check_host(name, node)
+        _check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
         # Its queue and pool have at once what earlier turns put there; no turn waits for a server.
@@ -245,8 +269,9 @@ class Agent(AsyncResource):
         sent again is stored once; if its turn has an answer, that answer is returned, and neither the model
         nor a tool is called. `params` are passed to the sections.
         """
-        message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
-        return await self._run_turn(message, self._key(scope, conversation), params, None)
+        return await self._run_turn(
+            self._user_message(text, message_id), self._key(scope, conversation), params, None
+        )
 
     def stream(
         self,
@@ -257,9 +282,8 @@ class Agent(AsyncResource):
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AgentStream:
-        """Run one turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
-        message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
-        key = self._key(scope, conversation)
+        """The same turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
+        message, key = self._user_message(text, message_id), self._key(scope, conversation)
         check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
 
@@ -270,23 +294,7 @@ class Agent(AsyncResource):
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
         """This agent as a tool for another agent; it works in the scope and conversation of that agent."""
-
-        async def ask(message: str, scope: str = SCOPE, conversation: str = CONVERSATION) -> str:
-            """Ask another agent.
-
-            Args:
-                message: What it is to do or answer, with all that it has to know.
-            """
-            return (await self.send(message, scope=scope, conversation=conversation)).text
-
-        lines = (description or self.description or self.instructions).strip().splitlines()
-        return Tool(
-            ask,
-            name=name or _NOT_IN_TOOL_NAMES.sub("_", self.name)[:64],
-            description=description or (lines[0] if lines else f"Ask the agent {self.name}."),
-            # The agent has limits of its own.
-            timeout=math.inf,
-        )
+        return agent_as_tool(self, name, description)
 
     async def message(
         self,
@@ -349,8 +357,7 @@ class Agent(AsyncResource):
         If a tool fails, its error is raised; the calls after it are kept.
         """
         key = self._key(SCOPE, CONVERSATION)
-        environment = self._environment(enclosing_lease(self.memory.store, key))
-        return run_tool_turns(environment, key, self.waiting)
+        return run_tool_turns(self._environment(key), key, self.waiting)
 
     # -- what it holds --------------------------------------------------------------------------
 
@@ -421,7 +428,7 @@ class Agent(AsyncResource):
         return await self.memory.read(scope, conversation, after=after, before=before, limit=limit)
 
     async def get_message_count(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """The number of messages of a conversation, without reading them."""
+        """How many messages a conversation has, without reading them."""
         return await self.memory.get_message_count(scope, conversation)
 
     async def get_full_message(
@@ -506,7 +513,7 @@ class Agent(AsyncResource):
         async with self._edit_log(key):
             await self._items.clear(key)
             # First what only this conversation's records know of.
-            deleted = await self._subagents.delete(key)
+            deleted = await self._subagents.delete(scope, conversation)
             return deleted + await self.memory.delete_conversation(scope, conversation)
 
     # -- copies and ends ------------------------------------------------------------------------
@@ -529,27 +536,12 @@ class Agent(AsyncResource):
 
     def to_dict(self) -> dict[str, Any]:
         """The agent as JSON: names of tools and hooks, waiting turns, queue and pool; no model, no memory."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "instructions": self.instructions,
-            **encode_options(self.options),
-            "hooks": hooks_to_names(self.hooks),
-            "turns": [turn.to_dict() for turn in self.waiting],
-            "context_queue": self.context_queue.to_dict(),
-            "context_pool": self.context_pool.to_dict(),
-            "reads_items": self._items.given,
-        }
+        return serialization.to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **options: Any) -> Agent:
         """An agent from the result of `to_dict`; tools and hooks are found by name. `options` override it."""
-        agent = cls(**decode_arguments(data, options))
-        if "context_queue" not in options and "context_pool" not in options:
-            # Saved ones are not given ones: they are there in every agent.
-            agent._items.given = data.get("reads_items") is not False
-        agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
-        return agent
+        return serialization.from_dict(cls, data, options)
 
     async def close(self) -> None:
         """Wait a short time for running turns, and close connections. A second call does nothing.
@@ -567,7 +559,7 @@ class Agent(AsyncResource):
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
                 if self._node is None:
-                    steps.push_async_callback(close_models, self.models)
+                    steps.push_async_callback(close_models, [self])
                     steps.push_async_callback(self._background.aclose)
                 if self.options.context_template is None:
                     steps.push_async_callback(self.context_template.close)
@@ -584,10 +576,8 @@ class Agent(AsyncResource):
     ) -> AgentReply:
         check_turn(self.name, self.model, params)
         await self._tools.prepare()
-        enclosing, turn = enclosing_lease(self.memory.store, key), self._new_id()
-        lease = self._new_lease(key, enclosing)
-        environment = self._environment(enclosing)
-        runner = TurnRunner(environment, key, turn, params=params, lease=lease, listener=listener)
+        lease, turn = self._new_lease(key), self._new_id()
+        runner = TurnRunner(self._environment(key), key, turn, params=params, lease=lease, listener=listener)
         with turn_span(
             message,
             agent=self.name,
@@ -597,8 +587,7 @@ class Agent(AsyncResource):
             turn=turn,
             model=self.model,
         ) as span:
-            wait_seconds, begin = self.options.turn_wait_seconds, partial(runner.begin, message)
-            async with self._turn_queue.turn(key, lease, begin, wait_seconds=wait_seconds):
+            async with self._hold_turn(key, lease, partial(runner.begin, message)):
                 span.begin_turn()
                 runner.previous = self._contexts.get(key)
                 self._metrics.count("turns")
@@ -616,24 +605,29 @@ class Agent(AsyncResource):
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:
         """Wait for the conversation's turn to change its log; the newest context becomes invalid."""
-        lease = self._new_lease(key, enclosing_lease(self.memory.store, key))
+        lease = self._new_lease(key)
 
         async def begin(is_alone: bool) -> bool:
             return lease is None or await lease.begin() is not None
 
-        wait_seconds = self.options.turn_wait_seconds
-        async with self._turn_queue.turn(key, lease, begin, wait_seconds=wait_seconds):
+        async with self._hold_turn(key, lease, begin):
             self._contexts.pop(key, None)
             yield
 
-    def _new_lease(self, key: Key, enclosing: TurnLease | None) -> TurnLease | None:
+    def _hold_turn(
+        self, key: Key, lease: TurnLease | None, begin: BeginTurn
+    ) -> AbstractAsyncContextManager[None]:
+        return self._turn_queue.turn(key, lease, begin, wait_seconds=self.options.turn_wait_seconds)
+
+    def _new_lease(self, key: Key) -> TurnLease | None:
         """A lease for a turn; none without leases, or inside a turn of an agent that shares the log."""
-        if self._lease_seconds is None or enclosing is not None:
+        if self._lease_seconds is None or enclosing_lease(self.memory.store, key) is not None:
             return None
         return TurnLease(self.memory, key, self._lease_seconds, self._background, self._metrics)
 
-    def _environment(self, enclosing: TurnLease | None) -> TurnEnvironment:
+    def _environment(self, key: Key) -> TurnEnvironment:
         # What is written inside a turn of an agent that shares the log belongs to that turn.
+        enclosing = enclosing_lease(self.memory.store, key)
         hold = None if enclosing is None else enclosing.hold
         return TurnEnvironment(
             name=self.name,
@@ -652,15 +646,54 @@ class Agent(AsyncResource):
             new_id=self._new_id,
         )
 
+    def _user_message(self, text: Any, message_id: str | None) -> Message:
+        return user_message(text, message_id, new_id=self._new_id, at=self._clock())
+
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)
 
 
-async def close_models(models: Iterable[Any]) -> None:
-    """Close models, each once; models without a `close` need none."""
-    for model in {id(model): model for model in models}.values():
+def _check_host(name: str, node: Any) -> None:
+    if not isinstance(node, Host):
+        raise InvalidAgent(
+            name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
+        )
+
+
+def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
+    """A tool that calls the agent, in the scope and conversation of its caller."""
+
+    async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
+        """Ask another agent.
+
+        Args:
+            message: What it is to do or answer, with all that it has to know.
+        """
+        where: dict[str, Any] = {"scope": scope, "conversation": conversation}
+        reply = await agent.send(message, **{part: name for part, name in where.items() if name is not None})
+        return reply.text
+
+    lines = (description or agent.description or agent.instructions).strip().splitlines()
+    return Tool(
+        ask,
+        name=name or _NOT_IN_TOOL_NAMES.sub("_", agent.name)[:64],
+        description=description or (lines[0] if lines else f"Ask the agent {agent.name}."),
+        # The agent has limits of its own.
+        timeout=math.inf,
+    )
+
+
+async def close_models(owners: Iterable[ModelOwner]) -> None:
+    """Close the models of these owners, each once; models without a `close` need none."""
+    found = {id(model): model for owner in owners for model in owner.models}
+    for model in found.values():
         try:
             await close_resource(model)
         except Exception as error:
             # A model may be any object and may fail; the others are still to be closed.
             logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
+
+
+def _context_size(composed: ComposedContext) -> int:
+    # Never more than fits: the newest one is always cached.
+    return min(max(composed.tokens, MIN_ENTRY_TOKENS), CACHE_TOKENS)

@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.formats.base import NO_THINKING, ThinkingUse, Usage
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
@@ -38,12 +38,29 @@ class WindowBounds(NamedTuple):
     ceiling: int
 
 
+class BoundedHistory(Protocol):
+    """A section whose window moves between a floor and a ceiling, such as `SummarizedHistorySection`."""
+
+    @property
+    def floor(self) -> int:
+        """How many messages stay verbatim after a new summary."""
+
+    @property
+    def ceiling(self) -> int:
+        """The number of messages above which a summary is written."""
+
+
 def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
-    """The bounds of the first section whose window has them, such as `SummarizedHistorySection`."""
+    """The bounds of the first section that has bounds."""
     for section in sections:
-        if hasattr(section, "floor") and hasattr(section, "ceiling"):
+        if _is_bounded(section):
             return WindowBounds(section.floor, section.ceiling)
     return None
+
+
+def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
+    # By attributes: an `isinstance` check of a protocol takes 40 times as long, and every step does it.
+    return hasattr(section, "floor") and hasattr(section, "ceiling")
 
 
 class Step(NamedTuple):
@@ -86,12 +103,7 @@ class StepRecord:
     @property
     def thinking(self) -> ThinkingUse:
         """The thinking of earlier replies that was sent and left out."""
-        stored = self.form.get("thinking") or {}
-        return ThinkingUse(
-            sent=tuple(stored.get("sent", ())),
-            left_out=stored.get("left_out", EMPTY),
-            refused=stored.get("refused", False),
-        )
+        return _decode_thinking(self.form)
 
     @property
     def tokens(self) -> int:
@@ -105,11 +117,8 @@ class StepRecord:
         return max((position for position in shown if position), default=None)
 
     async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
-        """Read what the model was shown; None when messages of it have been deleted."""
-        composed = await from_record(self.form, key.scope, key.conversation, memory)
-        if composed is not None:
-            composed.thinking = self.thinking
-        return composed
+        """What the model was shown; None when messages of it have been deleted."""
+        return await _read_context(self.form, key, memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +137,22 @@ def parse_turn(record: Record) -> TurnRecord:
         id=record.name,
         at=datetime.fromtimestamp(record.at, UTC),
         steps=tuple(StepRecord(form=form) for form in forms),
+    )
+
+
+async def _read_context(form: Mapping[str, Any], key: Key, memory: Memory) -> ComposedContext | None:
+    composed = await from_record(form, key.scope, key.conversation, memory)
+    if composed is not None:
+        composed.thinking = _decode_thinking(form)
+    return composed
+
+
+def _decode_thinking(form: Mapping[str, Any]) -> ThinkingUse:
+    stored = form.get("thinking") or {}
+    return ThinkingUse(
+        sent=tuple(stored.get("sent", ())),
+        left_out=stored.get("left_out", EMPTY),
+        refused=stored.get("refused", False),
     )
 
 
@@ -156,7 +181,7 @@ class ContextRecords:
         await self.sweep(key)
 
     async def make_draft(self, turn: str, generation: int, steps: Sequence[Step]) -> RecordDraft | None:
-        """The record of a turn, to go with its last append; None when nothing is to be saved."""
+        """What is to be saved of a turn, to go with its last append; None when nothing is."""
         if not self._turns:
             return None
         forms = [await self._encode_step(step) for step in steps]
@@ -187,10 +212,11 @@ class ContextRecords:
                 problem=f"there is no record of it; the newest {self._turns} turns of the last "
                 f"{self._seconds / 86400:g} days are kept, unless one of their messages is deleted",
             )
-        steps = parse_turn(records[-1]).steps
-        if step is not None and not 1 <= step <= len(steps):
-            raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(steps)}")
-        composed = await steps[-1 if step is None else step - 1].read_context(key, self._memory)
+        forms: list[Any] = json.loads(records[-1].body)
+        if step is not None and not 1 <= step <= len(forms):
+            raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(forms)}")
+        form = forms[-1 if step is None else step - 1]
+        composed = await _read_context(form, key, self._memory)
         if composed is None:
             raise UnknownTurn(turn=turn, step=step, problem="messages that it showed have been deleted")
         return composed

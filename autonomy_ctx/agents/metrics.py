@@ -9,12 +9,25 @@ from autonomy_ctx.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
-TOKEN_NAMES = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
-_COUNTS = """
-turns turns_failed turns_waiting_for_input turns_answered_before turns_waited turns_lost turns_taken_over
-steps tool_calls tool_errors overflow_retries thinking_left_out thinking_refused
-"""
-NAMES = (*_COUNTS.split(), *TOKEN_NAMES)
+NAMES = (
+    "turns",
+    "turns_failed",
+    "turns_waiting_for_input",
+    "turns_answered_before",
+    "turns_waited",
+    "turns_lost",
+    "turns_taken_over",
+    "steps",
+    "tool_calls",
+    "tool_errors",
+    "overflow_retries",
+    "thinking_left_out",
+    "thinking_refused",
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+)
 
 
 class AgentMetrics:
@@ -29,7 +42,7 @@ class AgentMetrics:
 
     def add_usage(self, usage: Usage) -> None:
         """Add the tokens of one answer."""
-        for name in TOKEN_NAMES:
+        for name in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
             self._counts[name] += getattr(usage, name)
 
     def add_thinking(self, use: ThinkingUse) -> None:
@@ -48,7 +61,7 @@ class AgentMetrics:
 
 
 def _is_count(value: Any) -> bool:
-    """Tell whether a value is a number, or a dict of numbers such as `refused_by_reason`."""
+    """Whether a value is a number, or a dict of numbers such as `refused_by_reason`."""
     if isinstance(value, dict):
         return all(map(_is_count, value.values()))
     return isinstance(value, int | float) and not isinstance(value, bool)

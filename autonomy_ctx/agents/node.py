@@ -59,7 +59,7 @@ class Node(AsyncResource):
         anyio.run(_run_new, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
 
     async def run(self, main: Callable[[Self], Awaitable[Any]]) -> None:
-        """Run an application as `start` does, for an existing node and inside a running event loop."""
+        """The same as `start`, for an existing node and inside a running event loop."""
         failed: list[Exception] = []
         async with self, _stop_at_signals(self) as scope:
             with scope:
@@ -81,7 +81,7 @@ class Node(AsyncResource):
 
     @property
     def closed(self) -> bool:
-        """Tell whether the node is closed and takes no more turns."""
+        """Whether the node is closed and takes no more turns."""
         return self._closed
 
     @property
@@ -111,7 +111,7 @@ class Node(AsyncResource):
             del self._agents[agent.name]
 
     async def healthy(self) -> bool:
-        """Tell whether a write to memory works now."""
+        """Whether a write to memory works now."""
         return not self._closed and await self.memory.health_check()
 
     async def get_metrics(self) -> dict[str, Mapping[str, Any]]:
@@ -141,7 +141,7 @@ class Node(AsyncResource):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
-                steps.push_async_callback(close_models, [model for agent in agents for model in agent.models])
+                steps.push_async_callback(close_models, agents)
                 steps.push_async_callback(self.background.aclose)
                 steps.push_async_callback(_close_all, agents)
                 steps.push_async_callback(self._servers.aclose)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -142,7 +143,7 @@ class AgentStream:
 
     @property
     def buffered(self) -> int:
-        """The number of characters that have not been read yet."""
+        """How many characters have not been read yet."""
         return self._buffered
 
     async def aclose(self) -> None:
@@ -154,7 +155,9 @@ class AgentStream:
     async def __aenter__(self) -> AgentStream:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def _run_in_background(self) -> None:

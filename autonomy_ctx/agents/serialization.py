@@ -1,4 +1,4 @@
-"""The options of an agent as JSON and back.
+"""An agent as JSON and back.
 
 Tools and hooks are saved by name and looked up in their registries. A model, a template, memory and tool
 servers cannot be saved; pass them again.
@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.agents.agent_tools import own_tools
-from autonomy_ctx.agents.options import AgentOptions, read_limits
+from autonomy_ctx.agents.options import AgentOptions
+from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
-from autonomy_ctx.hooks import hooks_from_names
+from autonomy_ctx.hooks import hooks_from_names, hooks_to_names
 from autonomy_ctx.tools.tool import ToolRegistry, ToolSource, tools_by_name
+
+if TYPE_CHECKING:
+    from autonomy_ctx.agents.agent import Agent
+
 
 # The options that JSON can hold as they are.
 _PLAIN_OPTIONS = (
@@ -32,24 +37,33 @@ _PLAIN_OPTIONS = (
 )
 
 
-def encode_options(given: AgentOptions) -> dict[str, Any]:
-    """The options that are data, and the names of tools, tool servers and sub-agents."""
+def to_dict(agent: Agent) -> dict[str, Any]:
+    """All of an agent that is data."""
+    given = agent.options
     options = {name: getattr(given, name) for name in _PLAIN_OPTIONS}
     root = given.filesystem_root
     options["filesystem_root"] = None if root is None else str(root)
     options["builtin_tools"] = list(given.builtin_tools)
     options["context_summary"] = _summary_options(given.context_summary)
-    options["limits"] = asdict(read_limits(given.limits))
+    options["limits"] = asdict(agent.limits)
     return {
+        "name": agent.name,
+        "description": agent.description,
+        "instructions": agent.instructions,
         "tools": list(tools_by_name(own_tools(given))),
         "tool_sources": [one.name for one in given.tools if isinstance(one, ToolSource)],
         "subagents": list(given.subagents or {}),
         "options": options,
+        "hooks": hooks_to_names(agent.hooks),
+        "turns": [turn.to_dict() for turn in agent.waiting],
+        "context_queue": agent.context_queue.to_dict(),
+        "context_pool": agent.context_pool.to_dict(),
+        "reads_items": agent._items.given,
     }
 
 
-def decode_arguments(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an agent from its dict. Those that are given override the values of the dict."""
+def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, Any]) -> Agent:
+    """An agent from its dict. Arguments override the values of the dict."""
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidContainer("Agent", "name", "is missing")
     name = data["name"]
@@ -81,7 +95,12 @@ def decode_arguments(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
             options[field] = container.from_dict(data[field])
     if "hooks" not in given:
         options["hooks"] = hooks_from_names(data.get("hooks") or {})
-    return {"name": name, **options, **given}
+    agent = kind(**{"name": name, **options, **given})
+    if "context_queue" not in given and "context_pool" not in given:
+        # Saved ones are not given ones: they are there in every agent.
+        agent._items.given = data.get("reads_items") is not False
+    agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
+    return agent
 
 
 def _summary_options(value: Any) -> Any:

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import anyio
+
 from autonomy_ctx.agents.options import TurnEnvironment
-from autonomy_ctx.callables import YieldedValues, tool_timeout
+from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.errors import InvalidContainer, InvalidMessage
+from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import validate_json
 from autonomy_ctx.tools.run import call_function
@@ -69,20 +71,17 @@ async def run_tool_turns(
     """Make the calls and yield each turn with its value, or, for a generator, with each yielded value."""
     while turns:
         turn = turns.popleft()
-        for value in await _run_turn(environment, key, turn):
+        values = await _run_turn(environment, key, turn)
+        for value in values:
             yield turn, value
 
 
 async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[Any]:
     tool = environment.tools[turn.tool]
     items = await environment.items.load(key)
-    # The timeout of the turn, else of the tool, else of the agent.
-    timeouts = (turn.timeout, tool.timeout, environment.limits.tool_timeout)
-    seconds = next((one for one in timeouts if one is not None), None)
+    inject = environment.injected(key, items.pool)
     try:
-        bound = tool.bind(turn.kwargs, environment.injected(key, items.pool))
-        with tool_timeout(tool.name, seconds):
-            found = await call_function(tool.function, bound)
+        found = await _call_with_timeout(tool, turn, _timeout(environment, tool, turn), inject)
         values = found.values if isinstance(found, YieldedValues) else [found]
         await environment.items.add(key, items, _context_items(values))
     except BaseException as error:
@@ -92,7 +91,24 @@ async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[
     return values
 
 
+async def _call_with_timeout(
+    tool: Tool[..., Any], turn: Turn, seconds: float | None, inject: dict[str, Any]
+) -> Any:
+    bound = tool.bind(turn.kwargs, inject)
+    with anyio.move_on_after(seconds):
+        return await call_function(tool.function, bound)
+    raise ToolTimeout(tool.name, seconds or 0)
+
+
 def _context_items(values: list[Any]) -> list[ContextItem[Any]]:
     """The context items in the value that a tool returned, also inside a list."""
     flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
     return [one for one in flat if isinstance(one, ContextItem)]
+
+
+def _timeout(environment: TurnEnvironment, tool: Tool[..., Any], turn: Turn) -> float | None:
+    """The timeout of the turn, else of the tool, else of the agent."""
+    for seconds in (turn.timeout, tool.timeout):
+        if seconds is not None:
+            return seconds
+    return environment.limits.tool_timeout

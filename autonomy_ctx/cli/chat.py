@@ -32,9 +32,8 @@ from autonomy_ctx.cli.drawing import (
     TurnLine,
     describe_message,
     format_money,
-    line_of,
 )
-from autonomy_ctx.cli.explain import print_turn
+from autonomy_ctx.cli.explain import line_of, print_turn
 from autonomy_ctx.cli.output import (
     ExitCode,
     Output,
@@ -45,10 +44,9 @@ from autonomy_ctx.cli.output import (
     describe_error,
     make_table,
 )
-from autonomy_ctx.cli.python_file import load_objects, name_options
+from autonomy_ctx.cli.python_file import load_objects
 from autonomy_ctx.cli.target import (
     AgentOption,
-    BaseUrlOption,
     ConversationNotFound,
     MemoryOption,
     ScopeOption,
@@ -76,12 +74,12 @@ _OPEN_ESCAPE = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """The options of the command line about the agent; None for those not given."""
+    """What the command line says about the agent; None is what was not said."""
 
     model: str | None
     base_url: str | None
     instructions: str | None
-    auto: bool
+    auto: bool | None
     floor: int | None
     ceiling: int | None
     budget: int | None
@@ -94,14 +92,15 @@ class ChatOptions:
             instructions=INSTRUCTIONS if self.instructions is None else self.instructions,
             model=model,
             context_summary=ContextSummaryConfig(
-                auto=self.auto, floor=self.floor, ceiling=self.ceiling, model=model
+                auto=bool(self.auto), floor=self.floor, ceiling=self.ceiling, model=model
             ),
             limits=TurnLimits(context_tokens=self.budget),
         )
 
     def refuse_beside_file(self, place: str) -> None:
         """An agent of a file has all of this already."""
-        if given := name_options(asdict(self)):
+        given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
+        if given:
             raise WrongInput(f"the agent of {place} says that itself; leave out {' and '.join(given)}")
 
 
@@ -120,7 +119,7 @@ def load_agent(place: str) -> Agent:
 
 
 def move_agent(agent: Agent, memory: Memory) -> Agent:
-    """Make an agent like this one on another memory."""
+    """The same agent on another memory."""
     return Agent(agent.name, memory=memory, hooks=list(agent.hooks), **agent.options.arguments())
 
 
@@ -209,7 +208,7 @@ class ChatSession:
             self.output.messages.print(TurnLine(report.sections, turn_notes(report)))
 
     async def _inspect(self, turn: str | None = None) -> TurnReport | None:
-        """Read what a turn was shown; None where no turn is recorded."""
+        """What a turn was shown; None where no turn is recorded."""
         with suppress(UnknownTurn, UnknownConversation):
             return await inspect_turn(self.agent.memory, turn=turn, **self.place)
         return None
@@ -516,19 +515,30 @@ def chat(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."),
+        typer.Option(
+            "--model", metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."
+        ),
     ] = None,
-    base_url: BaseUrlOption = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
+    ] = None,
     instructions: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The instructions of the agent.")
+        str | None, typer.Option("--instructions", metavar="TEXT", help="The instructions of the agent.")
     ] = None,
     auto: Annotated[
-        bool, typer.Option("--auto", help="Choose the limits of summaries by the model's window and price.")
+        bool,
+        typer.Option("--auto", help="Choose the limits of summaries by the model's window and price."),
     ] = False,
-    floor: Annotated[int | None, typer.Option(help="Messages that stay verbatim after a summary.")] = None,
-    ceiling: Annotated[int | None, typer.Option(help="Messages above which a summary is written.")] = None,
+    floor: Annotated[
+        int | None, typer.Option("--floor", help="Messages that stay verbatim after a summary.")
+    ] = None,
+    ceiling: Annotated[
+        int | None, typer.Option("--ceiling", help="Messages above which a summary is written.")
+    ] = None,
     budget: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="The maximum number of tokens of a context.")
+        int | None,
+        typer.Option("--budget", metavar="TOKENS", help="The maximum number of tokens of a context."),
     ] = None,
     memory: MemoryOption = None,
     agent: AgentOption = None,
@@ -543,7 +553,7 @@ def chat(
         model=model,
         base_url=base_url,
         instructions=instructions,
-        auto=auto,
+        auto=auto or None,
         floor=floor,
         ceiling=ceiling,
         budget=budget,

@@ -1,4 +1,4 @@
-"""Looks at a database without changing it: its kind, its schema, and what a user may do.
+"""What a database is, found without changing it: of which kind, which schema it has, what a user may do.
 
 Opening a `Memory` makes tables where there are none and upgrades old ones. Commands that only read look here
 first.
@@ -61,7 +61,7 @@ def sqlite_schema_version(path: Path) -> int | None:
 
 
 def _has_open_log(path: Path) -> bool:
-    """Tell whether there is a write-ahead log with commits, and the index that a reader of it needs."""
+    """Whether there is a write-ahead log with commits, and the index that a reader of it needs."""
     try:
         return os.stat(f"{path}-wal").st_size > 0 and os.path.exists(f"{path}-shm")
     except OSError:
@@ -75,7 +75,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """The state of a PostgreSQL database, and what the user of the URL may do there."""
+    """What a PostgreSQL database is, and what the user of the URL may do there."""
 
     # Without user and password.
     name: str
@@ -91,7 +91,7 @@ class ServerState:
 
 async def read_server_state(url: str) -> ServerState:
     """Look at a PostgreSQL database; the error of the store when it cannot be reached."""
-    from autonomy_ctx.memory.postgres.errors import server_name
+    from autonomy_ctx.memory.postgres.errors import ServerName
     from autonomy_ctx.memory.postgres.migrate import read_version
 
     async with _connect(url) as connection:
@@ -101,7 +101,7 @@ async def read_server_state(url: str) -> ServerState:
         [may_create] = await _fetch(connection, "SELECT has_database_privilege(current_database(), 'CREATE')")
         tables = await (await connection.execute(_SELECT_RIGHTS)).fetchall()
         return ServerState(
-            name=server_name(url),
+            name=ServerName.from_url(url).text,
             server_version=connection.info.server_version,
             schema_version=None if version is None else version[0],
             encoding=encoding,
@@ -113,7 +113,7 @@ async def read_server_state(url: str) -> ServerState:
 
 
 async def hears_notifications(url: str) -> bool:
-    """Tell whether a connection hears another one, which it does not behind most poolers."""
+    """Whether a connection hears what another one tells it, which it does not behind most poolers."""
     from psycopg import sql
 
     channel = f"autonomy_ctx_doctor_{uuid4().hex}"
@@ -132,9 +132,9 @@ async def _connect(url: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
     except ImportError as error:
         raise ImportError(f"PostgreSQL needs {error.name}: pip install 'autonomy-ctx[postgres]'") from None
     from autonomy_ctx.memory.postgres.connection import connect_options
-    from autonomy_ctx.memory.postgres.errors import outage_error, server_name, translate
+    from autonomy_ctx.memory.postgres.errors import ServerName, outage_error, translate
 
-    name = server_name(url)
+    name = ServerName.from_url(url).text
     try:
         with anyio.fail_after(SERVER_SECONDS):
             connection = await psycopg.AsyncConnection.connect(url, **connect_options(url))

@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import clean_line, make_table
-from autonomy_ctx.inspection.message import MessageReport, ToolCallReport
-from autonomy_ctx.messages.message import Message, ToolCall
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
 
@@ -45,7 +44,7 @@ LINE_CHARACTERS = 1_000
 
 
 class SectionLike(Protocol):
-    """The part of a section that is drawn, of the report of a compose or of an inspection."""
+    """What is drawn of a section: the report of a compose has it, and so has that of an inspection."""
 
     @property
     def name(self) -> str: ...
@@ -64,7 +63,7 @@ class SectionLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedMessage:
+class MessageRow:
     """A message as one line of a table."""
 
     position: int | None
@@ -211,10 +210,10 @@ class SectionTable:
                 yield Text(f"{clean_line(section.name)} was left out: {reason}", style)
 
 
-def message_lines(context: ComposedContext, section: str | None = None) -> list[ListedMessage]:
+def message_lines(context: ComposedContext, section: str | None = None) -> list[MessageRow]:
     """The messages of a context, or of one of its sections."""
     return [
-        ListedMessage(
+        MessageRow(
             position=origin.position,
             role="summary" if isinstance(message, Summary) else message.role.value,
             tokens=origin.tokens,
@@ -226,28 +225,16 @@ def message_lines(context: ComposedContext, section: str | None = None) -> list[
 
 
 def describe_message(message: Message) -> str:
-    """Put what a message says and which tools it calls on one line."""
-    return join_line(message.text, (), message.tool_calls)
-
-
-def join_line(text: str, images: Iterable[str], calls: Iterable[ToolCall | ToolCallReport]) -> str:
-    """Put the text of a message, its images and its calls on one line."""
-    parts = [*images, *(f"→ {call.name}({call.arguments})" for call in calls)]
-    return clean_line("  ".join([text[:LINE_CHARACTERS], *parts]), LINE_CHARACTERS)
-
-
-def line_of(message: MessageReport) -> ListedMessage:
-    """A message as one line of a table."""
-    images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
-    text = join_line(message.text, images, message.tool_calls)
-    return ListedMessage(position=message.position, role=message.role, tokens=message.tokens, text=text)
+    """What a message says, and which tools it calls, on one line."""
+    calls = "  ".join(f"→ {call.name}({call.arguments})" for call in message.tool_calls)
+    return clean_line(f"{message.text[:LINE_CHARACTERS]} {calls}", LINE_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
     """Messages one to a row: all of them, or the `first` and the `last`."""
 
-    lines: Sequence[ListedMessage]
+    lines: Sequence[MessageRow]
     first: int | None = None
     last: int = 0
 
@@ -271,7 +258,7 @@ class MessageTable:
         yield table
 
 
-def _with_gap(lines: Sequence[ListedMessage], first: int | None, last: int) -> Iterator[ListedMessage | int]:
+def _with_gap(lines: Sequence[MessageRow], first: int | None, last: int) -> Iterator[MessageRow | int]:
     """The lines at both ends, and between them how many were left out."""
     if first is None or len(lines) <= first + last:
         yield from lines

@@ -12,13 +12,14 @@ from rich.text import Text
 
 from autonomy_ctx.cli.drawing import (
     FAILED_STYLE,
+    LINE_CHARACTERS,
     NARROW,
     NOTE_STYLE,
     Heading,
+    MessageRow,
     MessageTable,
     SectionBar,
     format_money,
-    line_of,
     section_style,
     value_table,
 )
@@ -31,6 +32,7 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
+from autonomy_ctx.inspection.message import MessageReport
 from autonomy_ctx.inspection.turn import TurnInfo, TurnReport, TurnSection, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
@@ -58,7 +60,9 @@ async def explain_turn(
     agent: AgentOption = None,
     step: Annotated[
         int | None,
-        typer.Option(min=1, help="The number of a request of the turn. Without it: the last request."),
+        typer.Option(
+            "--step", min=1, help="The number of a request of the turn. Without it: the last request."
+        ),
     ] = None,
     messages: Annotated[bool, typer.Option("--messages", help="List the messages that were sent.")] = False,
 ) -> None:
@@ -105,12 +109,20 @@ async def resolve_turn(memory: Memory, key: Key, given: str | None) -> str | Non
 
 
 def turn_name(turn: TurnInfo) -> str:
-    """Name a turn as the command line does: by the position of its message, or by its id."""
+    """How a turn is named on the command line: by the position of its message, or by its id."""
     return clean_line(turn.id) if turn.position is None else str(turn.position)
 
 
 def _list_turns(turns: Sequence[TurnInfo]) -> str:
     return "\n".join(f"  {turn_name(turn)}  {clean_line(turn.text, 60)}" for turn in turns[-MAX_LISTED:])
+
+
+def line_of(message: MessageReport) -> MessageRow:
+    """A message as one line of a table."""
+    calls = "  ".join(f"→ {call.name}({call.arguments})" for call in message.tool_calls)
+    parts = "  ".join(f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image")
+    text = clean_line(f"{message.text[:LINE_CHARACTERS]} {parts} {calls}", LINE_CHARACTERS)
+    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 def print_turn(output: Output, report: TurnReport) -> None:

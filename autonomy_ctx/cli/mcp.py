@@ -8,6 +8,7 @@ from typing import Annotated
 
 import anyio
 import typer
+from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, WrongInput
 from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, open_memory
@@ -39,12 +40,13 @@ async def serve_mcp(
     write: Annotated[bool, typer.Option("--write", help="Let clients pin and change facts.")] = False,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on, with --http.")
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on, with --http.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 means any free port.")] = 0,
     token: Annotated[
         str | None,
         typer.Option(
+            "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
             help="The token that clients must send, with --http. Without it, a random token is made.",
@@ -99,8 +101,9 @@ async def _serve(
             if output.is_json:
                 output.print_json_line({"url": served.url, "token": shown})
             else:
-                output.print_row("address", served.url)
-                output.print_row("token", shown or "as given", "bold" if shown else "dim")
+                output.console.print(Text(f"{'address':<9}").append(served.url, "bold"), soft_wrap=True)
+                style = "bold" if shown else "dim"
+                output.console.print(Text(f"{'token':<9}").append(shown or "as given", style), soft_wrap=True)
                 output.note("clients send it as `Authorization: Bearer`; Ctrl-C ends it")
             sys.stdout.flush()
             async for _ in signals:

@@ -1,4 +1,4 @@
-"""Prints results on stdout, as JSON or for people, and everything else on stderr.
+"""What a command prints: results on stdout, as JSON or for people; everything else on stderr.
 
 Stored text comes from users, models and tools. It is printed without control sequences, and never read as
 markup.
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(
 
 
 class ExitCode(IntEnum):
-    """The end of a command. `FAILED`: it ran and found something wrong, or could not do all of it."""
+    """How a command ended. `FAILED`: it ran and found something wrong, or could not do all of it."""
 
     DONE = 0
     FAILED = 1
@@ -49,7 +49,7 @@ class CommandFailed(Exception):
 
 
 class WrongInput(CommandFailed):
-    """Wrong input of a command: a path, a name, a file, or options that do not go together."""
+    """What a command was given cannot be: a path, a name, a file or options that do not go together."""
 
     exit_code = ExitCode.WRONG_INPUT
 
@@ -126,12 +126,12 @@ class Output:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
+        """How many columns there are."""
         return self.console.width
 
     @property
     def is_live(self) -> bool:
-        """True if somebody watches who can be shown progress."""
+        """Whether somebody watches who can be shown progress."""
         return self.messages.is_terminal and self.messages.color_system is not None
 
     def print(self, *parts: RenderableType) -> None:
@@ -147,10 +147,6 @@ class Output:
     def print_sentence(self, sentence: str) -> None:
         """Print what was done, on one line where nobody watches."""
         self.console.print(Text(clean(sentence)), soft_wrap=not self.console.is_terminal)
-
-    def print_row(self, name: str, value: str, style: str = "bold", *, width: int = 9) -> None:
-        """Print a named value, an address for example, on one line however narrow the terminal is."""
-        self.console.print(Text(f"{name:<{width}}").append(value, style), soft_wrap=True)
 
     def print_json(self, value: Any) -> None:
         """Print one JSON document."""

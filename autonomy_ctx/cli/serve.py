@@ -20,7 +20,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.cli.endpoint import EndpointOptions, serve_endpoint
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
-from autonomy_ctx.cli.python_file import MODULE, load_objects, name_options, split_place
+from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.common.limits import IDLE_SECONDS
@@ -32,7 +32,6 @@ MAIN = "main"
 UPSTREAM = "With --upstream"
 WHAT = "Node, async function main(node) or Agent"
 
-_upstream_option = partial(typer.Option, rich_help_panel=UPSTREAM)
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
@@ -48,15 +47,19 @@ def serve(
     upstream: Annotated[
         str | None,
         typer.Option(
+            "--upstream",
             metavar="URL",
             help="Serve the OpenAI API in front of this server, such as https://api.openai.com/v1.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
+            "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
             help="The token that clients must send. Without it, a random token is made and printed.",
@@ -68,6 +71,7 @@ def serve(
     idle_seconds: Annotated[
         float,
         typer.Option(
+            "--idle-seconds",
             metavar="SECONDS",
             help="How long a connection stays open between requests. More than a load balancer keeps it.",
         ),
@@ -75,43 +79,67 @@ def serve(
     memory: MemoryOption = None,
     scope: Annotated[
         str | None,
-        _upstream_option(
-            "--scope", "-s", metavar="NAME", help="The scope of the conversations. Without it: default."
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="NAME",
+            help="The scope of the conversations. Without it: default.",
+            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     scope_by_key: Annotated[
-        bool, _upstream_option("--scope-by-key", help="Use a separate scope for each API key of a client.")
+        bool,
+        typer.Option(
+            "--scope-by-key",
+            help="Use a separate scope for each API key of a client.",
+            rich_help_panel=UPSTREAM,
+        ),
     ] = False,
     api_key_env: Annotated[
         str | None,
-        _upstream_option(
-            metavar="VARIABLE", help="Send the key in this variable to upstream, not the client's key."
+        typer.Option(
+            "--api-key-env",
+            metavar="VARIABLE",
+            help="Send the key in this variable to upstream, not the client's key.",
+            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     conversation_by_user: Annotated[
         bool,
-        _upstream_option(
-            "--conversation-by-user", help="Use one conversation for each `user` that a request names."
+        typer.Option(
+            "--conversation-by-user",
+            help="Use one conversation for each `user` that a request names.",
+            rich_help_panel=UPSTREAM,
         ),
     ] = False,
     floor: Annotated[
-        int | None, _upstream_option(help="Messages that stay verbatim after a summary.")
+        int | None,
+        typer.Option(
+            "--floor", help="Messages that stay verbatim after a summary.", rich_help_panel=UPSTREAM
+        ),
     ] = None,
     ceiling: Annotated[
-        int | None, _upstream_option(help="Messages above which a summary is written.")
+        int | None,
+        typer.Option(
+            "--ceiling", help="Messages above which a summary is written.", rich_help_panel=UPSTREAM
+        ),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        _upstream_option(
+        typer.Option(
+            "--max-tokens",
             metavar="TOKENS",
             help="The maximum number of tokens of a context. Without it: the model's context window.",
+            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     summary_model: Annotated[
         str | None,
-        _upstream_option(
+        typer.Option(
+            "--summary-model",
             metavar="NAME",
             help="The model that writes the summaries, called with your own key. Without it: digests.",
+            rich_help_panel=UPSTREAM,
         ),
     ] = None,
 ) -> None:
@@ -125,14 +153,14 @@ def serve(
     """
     output.log_warnings()
     own = {
-        "scope": scope,
-        "scope_by_key": scope_by_key,
-        "api_key_env": api_key_env,
-        "conversation_by_user": conversation_by_user,
-        "floor": floor,
-        "ceiling": ceiling,
-        "max_tokens": max_tokens,
-        "summary_model": summary_model,
+        "--scope": scope,
+        "--scope-by-key": scope_by_key or None,
+        "--api-key-env": api_key_env,
+        "--conversation-by-user": conversation_by_user or None,
+        "--floor": floor,
+        "--ceiling": ceiling,
+        "--max-tokens": max_tokens,
+        "--summary-model": summary_model,
     }
     if upstream is not None:
         if place is not None:
@@ -145,13 +173,21 @@ def serve(
             write=write,
             idle_seconds=idle_seconds,
             memory=memory,
-            **own,  # type: ignore[arg-type]  # each has the type of its option
+            scope=scope,
+            scope_by_key=scope_by_key,
+            api_key_env=api_key_env,
+            conversation_by_user=conversation_by_user,
+            floor=floor,
+            ceiling=ceiling,
+            max_tokens=max_tokens,
+            summary_model=summary_model,
         )
         anyio.run(serve_endpoint, output, options)
         return
     if place is None:
         raise WrongInput("name a Python file with agents, or give --upstream URL")
-    if given := name_options(own):
+    given = [name for name, value in own.items() if value is not None]
+    if given:
         raise WrongInput(f"{' and '.join(given)} is for --upstream; a file says that itself")
     chosen = token or secrets.token_urlsafe(24)
     serving = http(
@@ -161,19 +197,20 @@ def serve(
         idle_seconds=idle_seconds,
         inspector="write" if write else "read",
     )
-    service, shown = load_service(place, memory), None if token else chosen
+    announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
+    service = load_service(place, memory)
 
     async def main(node: Node) -> None:
         await node.serve(serving)
-        print_address(output, serving, shown)
+        announcement.print_address()
         await service.main(node)
-        print_agents(output, serving, shown, node.agents)
+        announcement.print_agents(node.agents)
 
     anyio.run(run_service, service, main)
 
 
 class Service(NamedTuple):
-    """The service of a file: a node, what starts its agents, and memories that nobody else closes."""
+    """What a file asks for: a node, what starts its agents, and memories that nobody else closes."""
 
     node: Node
     main: Main
@@ -189,7 +226,7 @@ async def run_service(service: Service, main: Main) -> None:
 
 
 def load_service(place: str, memory: str | None) -> Service:
-    """Find the service of a file. Its Node goes before its `main`, and that before its agents."""
+    """What a file asks for. Its Node goes before its `main`, and that before its agents."""
     _, name = split_place(place)
     found = load_objects(place, is_servable if name else is_default_servable, WHAT)
     nodes = [one for one in found.values() if isinstance(one, Node)]
@@ -216,12 +253,12 @@ def load_service(place: str, memory: str | None) -> Service:
 
 
 def is_servable(value: Any) -> bool:
-    """Tell whether an object that was named can be served."""
+    """Whether an object that was named can be served."""
     return isinstance(value, Node | Agent) or inspect.iscoroutinefunction(value)
 
 
 def is_default_servable(value: Any) -> bool:
-    """Tell whether an object is served when none was named: of functions, only the file's own `main`."""
+    """Whether an object is served when none was named: of functions, only the file's own `main`."""
     if inspect.iscoroutinefunction(value):
         return (value.__module__, value.__name__) == (MODULE, MAIN)
     return is_servable(value)
@@ -240,32 +277,41 @@ async def start_copies(agents: Sequence[Agent], node: Node) -> None:
         node.host(Agent(agent.name, hooks=list(agent.hooks), **options))
 
 
-def print_address(output: Output, serving: HttpServer, token: str | None) -> None:
-    """Tell where the server is and how to get in, as soon as it listens. A given token is not repeated."""
-    url = serving.url
-    if output.is_json:
-        output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
-    else:
-        output.print_row("address", url)
-        output.print_row("token", token or "as given", "bold" if token else "dim")
-        output.print_row("page", (serving.inspector_page if token else None) or f"{url}/inspector/")
-    sys.stdout.flush()
+class Announcement:
+    """Tells where the server is, how to get in, and who answers there."""
 
+    def __init__(self, output: Output, serving: HttpServer, *, token: str, is_token_known: bool) -> None:
+        self._output, self._serving = output, serving
+        self._token, self._is_token_known = token, is_token_known
 
-def print_agents(output: Output, serving: HttpServer, token: str | None, agents: Sequence[Agent]) -> None:
-    """Tell who answers, once they are started."""
-    names = [agent.name for agent in agents]
-    if not names:
-        output.warn("no agent was started; `await Agent.start(node=node, ...)` in main(node) starts one")
-    elif output.is_json:
-        output.print_json_line({"agents": names})
-    else:
-        output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
-        path = f"{serving.url}/agents/{quote(names[0], safe='')}"
-        body = json.dumps({"message": "Hello", "scope": "ana"})
-        output.note("Ctrl-C stops it. To ask an agent:")
-        shown = token or f"${TOKEN_VARIABLE}"
-        output.messages.print(
-            Text(f"curl {path} -H \"Authorization: Bearer {shown}\" --json '{body}'"), soft_wrap=True
-        )
-    sys.stdout.flush()
+    def print_address(self) -> None:
+        """As soon as it listens. A token that was given is not repeated."""
+        output, url = self._output, self._serving.url
+        token = None if self._is_token_known else self._token
+        if output.is_json:
+            output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
+        else:
+            output.print(Text(f"{'address':<9}").append(url, "bold"))
+            output.print(Text(f"{'token':<9}").append(token or "as given", "bold" if token else "dim"))
+            page = self._serving.inspector_page if token else f"{url}/inspector/"
+            # On one line, however narrow the terminal is: it is there to be clicked.
+            output.console.print(Text(f"{'page':<9}").append(page or "", "bold"), soft_wrap=True)
+        sys.stdout.flush()
+
+    def print_agents(self, agents: Sequence[Agent]) -> None:
+        """Once they are started."""
+        output, names = self._output, [agent.name for agent in agents]
+        if not names:
+            output.warn("no agent was started; `await Agent.start(node=node, ...)` in main(node) starts one")
+        elif output.is_json:
+            output.print_json_line({"agents": names})
+        else:
+            output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
+            token = f"${TOKEN_VARIABLE}" if self._is_token_known else self._token
+            path = f"{self._serving.url}/agents/{quote(names[0], safe='')}"
+            body = json.dumps({"message": "Hello", "scope": "ana"})
+            output.note("Ctrl-C stops it. To ask an agent:")
+            output.messages.print(
+                Text(f"curl {path} -H \"Authorization: Bearer {token}\" --json '{body}'"), soft_wrap=True
+            )
+        sys.stdout.flush()

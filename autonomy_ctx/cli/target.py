@@ -1,4 +1,4 @@
-"""Finds the memory and the conversation that a command works on, by the names that were given."""
+"""What a command works on: the memory, and one conversation in it, found by the names that were given."""
 
 from __future__ import annotations
 
@@ -57,9 +57,6 @@ ScopeOption: TypeAlias = Annotated[
         help="Conversations of this scope (a user or tenant).",
         rich_help_panel=WHERE,
     ),
-]
-BaseUrlOption: TypeAlias = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API.")
 ]
 ConversationArgument: TypeAlias = Annotated[
     str | None,
@@ -146,7 +143,7 @@ class SchemaVersions:
 
 
 async def read_versions(url: str) -> SchemaVersions | None:
-    """Read how new a database is, without changing it; None for stores of other packages."""
+    """How new a database is, found without changing it; None for stores of other packages."""
     if url.startswith("sqlite:"):
         return SchemaVersions(sqlite_schema_version(Path(path_from_url(url))), latest_version())
     if url.startswith(POSTGRES):
@@ -162,9 +159,9 @@ def describe_url(url: str) -> str:
     if url.startswith("sqlite:"):
         return path_from_url(url)
     if url.startswith(POSTGRES):
-        from autonomy_ctx.memory.postgres.errors import server_name
+        from autonomy_ctx.memory.postgres.errors import ServerName
 
-        return server_name(url)
+        return ServerName.from_url(url).text
     return f"{url.partition('://')[0]}://..."
 
 

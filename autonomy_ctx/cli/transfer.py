@@ -59,7 +59,7 @@ MAX_PROBLEMS = 8
 
 
 class FileFormat(StrEnum):
-    """The format of a file of messages."""
+    """What a file of messages looks like."""
 
     JSONL = "jsonl"
     OPENAI = "openai"
@@ -284,7 +284,7 @@ class _Names:
 
 @dataclass(slots=True)
 class _Report:
-    """The result of an import."""
+    """What an import did."""
 
     stored: int = 0
     known: int = 0

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from autonomy_ctx.cli.output import ExitCode, Output, clean_line, count
-from autonomy_ctx.cli.target import BaseUrlOption, MemoryOption, open_memory
+from autonomy_ctx.cli.target import MemoryOption, open_memory
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
 from autonomy_ctx.compaction.worker import Worker
 from autonomy_ctx.hooks import hook
@@ -24,18 +24,28 @@ async def run_worker(
     output: Output,
     memory: MemoryOption = None,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents.")
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents."
+        ),
     ] = NAME,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
+        typer.Option(
+            "--model", metavar="NAME", help="The model that writes the summaries. Without it: digests."
+        ),
     ] = None,
-    base_url: BaseUrlOption = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
+    ] = None,
     auto: Annotated[bool, typer.Option("--auto", help="Set it if the agents have it.")] = False,
-    floor: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
-    ceiling: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
+    floor: Annotated[int | None, typer.Option("--floor", help="The same number as for the agents.")] = None,
+    ceiling: Annotated[
+        int | None, typer.Option("--ceiling", help="The same number as for the agents.")
+    ] = None,
     size: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="The same number as for the agents.")
+        int | None, typer.Option("--size", metavar="TOKENS", help="The same number as for the agents.")
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Write the summaries that are due now, and exit.")
@@ -109,7 +119,7 @@ def print_summary(output: Output, event: SummaryEvent) -> None:
 
 
 def print_end(output: Output, metrics: dict[str, Any], *, is_job: bool) -> ExitCode:
-    """Print what was done; the exit code tells whether all of it could be."""
+    """What was done; whether all of it could be."""
     committed, failed = metrics["summaries_committed"], metrics["background_tasks_failed"]
     counts = {"failed": failed, "were refused": metrics["summaries_refused"]}
     problems = [f"{number} {what}" for what, number in counts.items() if number]

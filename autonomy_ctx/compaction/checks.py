@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.compaction.reply_text import (
-    SummarySource,
+from autonomy_ctx.compaction.reply_signs import (
+    SummaryTexts,
     contradicts,
     drop_sentences,
     find_denied,
@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def fit(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """Whether nothing is wrong."""
         return self.problem is None
 
     def fit_to(self, cap: int, count: Callable[[str], int]) -> str:
@@ -93,7 +93,7 @@ class Verdict:
         return trim_to_cap(self.text, cap, count) if self.problem in (TOO_LONG, CUT_OFF) else self.text
 
 
-def check_summary(
+def judge(
     reply: ModelReply,
     *,
     source: str,
@@ -109,7 +109,7 @@ def check_summary(
     facts: str = "",
     script_free: bool = False,
 ) -> Verdict:
-    """Tell whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
+    """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
 
     `key_names` are the identifiers that matter, all of the source's by default. `asked` is the prompt
     without the source. What `context` names is known though the source does not have it. A sentence that
@@ -140,9 +140,9 @@ def check_summary(
         reply.text, text, tokens, source, source_tokens
     ):
         return refused("echo")
-    compared = SummarySource(source, asked)
+    material = SummaryTexts(source, asked)
     # Without names to look for, the words have to tell.
-    if fault := rejection_reason(head, compared, covered if wanted else 0.0, script_free=script_free):
+    if fault := rejection_reason(head, material, covered if wanted else 0.0, script_free=script_free):
         return refused(fault, _REPAIRS.get(fault))
     longest = max(source_tokens, SMALLEST)
     max_tokens = min(cap + cap // CAP_TOLERANCE, longest - 1)
@@ -158,7 +158,7 @@ def check_summary(
     text = _without_unknown(head if unknown else text, known)
     if denied:
         text = drop_sentences(text, lambda start, end: contradicts(text[start:end], denied))
-    if len(text) < len(whole) and says_nothing(text, compared):
+    if len(text) < len(whole) and says_nothing(text, material):
         return refused("empty", _names_unknown(unknown)) if unknown else refused(RULE_TURNED, RULE_REPAIR)
     if len(text) < len(whole):
         covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
@@ -169,7 +169,7 @@ def check_summary(
         return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
         return kept("unknown identifiers", _names_unknown(unknown))
-    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, compared):
+    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, material):
         return kept("another subject", SUBJECT_REPAIR)
     if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * _share_with_room(wanted, cap, count):
         return kept("poor coverage", _leaves_out(wanted, text))
@@ -222,7 +222,7 @@ def _clean(text: str) -> str:
 
 
 def _has_finished_sentence(text: str) -> bool:
-    """Tell whether a text that was cut off has a sentence before its end, or ends with one."""
+    """Whether a text that was cut off has a sentence before its end, or ends with one."""
     ends = sentence_ends(text)
     return (
         bool(ends)
@@ -264,7 +264,7 @@ def _occurrences(text: str, name: str) -> Iterator[int]:
 
 
 def _denied_facts(text: str, standing: Sequence[str], source: str) -> list[str]:
-    """The current facts that a text denies, unless users have denied them too."""
+    """What holds and is denied by a text, unless users have said the same."""
     denied = find_denied(split_sentences(text), standing)
     if not denied:
         return []
@@ -318,7 +318,7 @@ def trim_to_cap(text: str, cap: int, count: Callable[[str], int]) -> str:
 
 
 def _longest(ends: Sequence[int], fits: Callable[[int], bool]) -> int:
-    """Count the ends that fit, looking no further than about twice as far as that."""
+    """How many of the ends fit, looking no further than about twice as far as that."""
     low, step = 0, 1
     while low + step <= len(ends) and fits(ends[low + step - 1]):
         low += step
@@ -353,7 +353,7 @@ def _is_call(data: Any) -> bool:
 
 
 def _echoes(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
-    """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
+    """Whether a long text mostly repeats its source word by word; in the form of turns also a shorter one."""
     turns = len(_TURN_LINE.findall(reply)) >= ECHO_TURNS
     share, least = (
         (TURNS_SHARE, 0.0) if turns else (ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from hashlib import sha256
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
 from autonomy_ctx.compaction.facts import ProfileRule
@@ -199,47 +199,8 @@ class ContextSummaryConfig:
 
     @property
     def batch_size(self) -> int:
-        """The number of messages that a summary takes when the ceiling is exceeded."""
+        """How many messages a summary takes when the ceiling is exceeded."""
         return self.ceiling - self.floor
-
-
-class SummaryOptions(TypedDict, total=False):
-    """Options of a `ContextSummaryConfig`, as keyword arguments of a section."""
-
-    auto: bool
-    floor_tokens: int | float | None
-    ceiling_tokens: int | float | None
-    hard_limit: int | None
-    hard_limit_tokens: int | float | None
-    timeout: float
-    lead: bool
-    parallel: int
-    pin_tokens: int
-    lease: float
-    swap: Literal["eager", "cost"] | SwapPolicy
-    share_prefix: bool | Literal["auto"]
-    cache_seconds: float
-    summary_role: SummaryRole
-    facts: bool
-    profile: bool | ProfileRule
-    timezone: tzinfo | str
-    worker: str | None
-    schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None
-
-
-def make_config(
-    model: Any, config: ContextSummaryConfig | None, options: Mapping[str, Any], *, of: str
-) -> ContextSummaryConfig:
-    """The configuration that was given, or one from single options."""
-    known = {*SummaryOptions.__annotations__, "floor", "ceiling", "size", "instructions"}
-    for name in options:
-        if name not in known:
-            raise TypeError(f"{of} got an unexpected keyword argument {name!r}")
-    if config is None:
-        return ContextSummaryConfig(model=model, **options)
-    if options:
-        raise TypeError(f"give a config or {', '.join(options)}, not both; `replace` changes a config")
-    return config if config.model is model else replace(config, model=model)
 
 
 def _fill_limits(
@@ -411,7 +372,7 @@ def resolve_settings(
 
 
 def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
-    """Explain what `auto` chose and why."""
+    """What `auto` chose and why, for whoever reads how a context was made."""
     return (
         f"auto keeps {config.floor} to {config.ceiling} messages and a summary of up to {config.size:,} "
         f"tokens: {reason}. To choose yourself, give floor, ceiling or size"
@@ -419,7 +380,7 @@ def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
 
 
 def _shares_prefix(config: ContextSummaryConfig, reader: Any) -> bool:
-    """Tell whether a summary may be asked for after what the reader has cached."""
+    """Whether a summary may be asked for after what the reader has cached."""
     if config.share_prefix != "auto":
         return config.share_prefix
     model = config.model

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
 from autonomy_ctx.language.fact import (
     Fact,
@@ -19,6 +21,7 @@ from autonomy_ctx.language.fact import (
     normalize_fact,
     short_fact_line,
 )
+from autonomy_ctx.language.fact_rules import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.language.relative_dates import resolve_dates
@@ -28,6 +31,7 @@ from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is, and how much of a fact.
@@ -37,7 +41,18 @@ MIN_OWN_WORDS = 0.5
 # Says of a fact that a user stated whether it holds in all conversations of the scope.
 ProfileRule: TypeAlias = Callable[[Fact], bool]
 
+# A long conversation has thousands of facts, and each batch of messages is compared with all of them.
+_fact_words: TextCache[tuple[int, tuple[str, ...]]] = TextCache(16_384)
 logger = logging.getLogger("autonomy_ctx.compaction")
+
+
+def changes_by_rules(
+    entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo, before: Entry | None = None
+) -> Generator[int, None, list[FactChange]]:
+    """The facts that messages state, found by rules without a model, one message per step."""
+    spoken = [(entry.position, entry.message) for entry in entries]
+    previous = None if before is None else (before.position, before.message)
+    return find_facts_in_steps(spoken, standing, zone, previous)
 
 
 def changes_from_lines(
@@ -122,7 +137,7 @@ def add_profile_changes(
     zone: tzinfo,
     rule: bool | ProfileRule,
 ) -> list[FactChange]:
-    """Mark the changes that go into the profile: by our rules (True), or by a function of the user.
+    """The same changes, with those for the profile marked: by our rules (True), or by a function of the user.
 
     Only facts from the user's own messages get into a profile, never those of a tool, another agent or the
     assistant.
@@ -199,11 +214,11 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = active_facts(facts)
-    known = {word for line in source.split("\n") for word in folded_words(line)}
+    is_known = _words_of_lines(source).__contains__
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}
     newest_first = sorted(holding, key=attrgetter("position"), reverse=True)
-    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, known)):
+    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, is_known)):
         line = short_fact_line(fact, MAX_LISTED_CHARACTERS)
         left -= counter.count_text(line + "\n")
         if left < 0:
@@ -212,7 +227,23 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     return [lines[fact.id] for fact in holding if fact.id in lines]
 
 
-def _share_of_unknown_words(text: str, known: Set[str]) -> float:
-    """The share of a fact's words that are not known; a number counts as known."""
+def _words_of_lines(text: str) -> set[str]:
+    """The different words of a long text; others may go on after each line."""
+    words: set[str] = set()
+    for line in text.split("\n"):
+        pause()
+        words |= folded_words(line)
+    return words
+
+
+def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float:
+    """Which part of the words of a fact is not known; a number counts as known."""
+    pause()
+    number, words = _fact_words.get(text) or _fact_words.get_or_make(text, partial(_read_words, text))
+    return (len(words) - sum(map(is_known, words))) / max(number, 1)
+
+
+def _read_words(text: str) -> tuple[int, tuple[str, ...]]:
+    """How many different words a fact has, and those that are no numbers."""
     words = folded_words(text)
-    return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
+    return len(words), tuple(word for word in words if not word.isdecimal())

@@ -25,14 +25,14 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.compaction.snapshot import PendingDigest
+from autonomy_ctx.compaction.summary_job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 from autonomy_ctx.messages.tokens import TokenCounter
@@ -225,9 +225,17 @@ class Summarizer:
                     found = poll_seconds
                 if isinstance(found, Lease):
                     self._mark_running(make_store_key(memory.store, found.key))
-                    group.start_soon(self._run_lease, memory, found)
+                    group.start_soon(self._serve_lease, memory, found)
                 else:
                     await wait(poll_seconds if found is None else min(found, poll_seconds))
+
+    async def _serve_lease(self, memory: Memory, lease: Lease) -> None:
+        errors: list[StoreError] = []
+        await self._run_lease(memory, lease, errors)
+        for error in errors:
+            # What is owed stays owed.
+            self._metrics.add("background_tasks_failed")
+            logger.warning("a summary could not be written: %s", error)
 
     def _claim_options(self) -> _ClaimOptions:
         return {"owner": self._owner, "task": self.task, "seconds": self.settings.lease}
@@ -252,15 +260,11 @@ class Summarizer:
         except StoreError:
             self._queued.pop(make_store_key(memory.store, key), None)
 
-    async def _run_lease(self, memory: Memory, lease: Lease, errors: list[StoreError] | None = None) -> None:
-        """Work under a lease and free its slot; an error of the store is collected, or logged."""
+    async def _run_lease(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
         try:
             await self._run_under_lease(memory, lease)
         except StoreError as error:
-            if errors is None:
-                self._note_failure(error)
-            else:
-                errors.append(error)
+            errors.append(error)
         finally:
             self._mark_done(make_store_key(memory.store, lease.key))
 
@@ -274,16 +278,14 @@ class Summarizer:
                 self._not_before[store_key] = self._clock() + (
                     LEASED_RETRY_SECONDS if lease is None else lease
                 )
+        except StoreClosed:
+            self._metrics.add("background_tasks_failed")
         except StoreError as error:
-            self._note_failure(error)
+            # Turns meet the same error and raise it; what is owed stays owed.
+            self._metrics.add("background_tasks_failed")
+            logger.warning("a summary could not be written: %s", error)
         finally:
             self._mark_done(store_key)
-
-    def _note_failure(self, error: StoreError) -> None:
-        """Count and log an error of the store; turns meet the same error, and the work stays due."""
-        self._metrics.add("background_tasks_failed")
-        if not isinstance(error, StoreClosed):
-            logger.warning("a summary could not be written: %s", error)
 
     async def _run_under_lease(self, memory: Memory, lease: Lease) -> None:
         """Work under a lease until nothing is left to do, and release the lease in any case."""

@@ -7,8 +7,10 @@ it for what the user wants. The words of a line tell where it comes from. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.language.fact import (
     ASSISTANT_NOTE,
     TOOL_NOTE,
@@ -35,7 +37,7 @@ _OF_USERS: tuple[FactKind, ...] = ("rule", "preference", "goal")
 
 
 class Support(NamedTuple):
-    """The action that a line may take, its source message, and a note on who said it."""
+    """What a line may do, the message that it comes from, and a note on who said it."""
 
     action: FactAction
     entry: Entry
@@ -50,7 +52,7 @@ class _Utterance(NamedTuple):
 
 
 def is_said_by_user(message: Message) -> bool:
-    """Tell whether a user wrote the message; mail of other agents has the role `user`, but does not count."""
+    """Whether a user wrote the message. Mail of other agents has the role `user` too, but does not count."""
     return message.role is ChatRole.USER and mail_id(message) is None
 
 
@@ -62,29 +64,28 @@ class Voices:
         self._own: list[_Utterance] = []
         self._sentences: list[_Utterance] = []
         self._assistant: list[_Utterance] = []
-        self._tool: list[_Utterance] = []
-        self._pasted: list[_Utterance] = []
+        self._foreign: list[tuple[Entry, str]] = []
         self._has_bare_report = False
         proposal = ""
         for entry in entries:
+            pause()
             text = searchable_text(entry.message)
             if is_said_by_user(entry.message):
                 own, pasted = split_speech(text)
-                self._pasted += _lines_of(entry, pasted)
+                self._foreign.append((entry, pasted))
                 sentences = [sentence.text for sentence in split_sentences(own)]
                 sentences += [self._accepted(own, proposal)]
                 self._sentences += [_Utterance(entry, _words(sentence)) for sentence in sentences]
                 self._own.append(_Utterance(entry, content_words("\n".join(sentences))))
                 proposal = ""
             elif entry.message.role is ChatRole.TOOL or mail_id(entry.message) is not None:
-                is_tool = entry.message.role is ChatRole.TOOL
-                (self._tool if is_tool else self._pasted).extend(_lines_of(entry, text))
+                self._foreign.append((entry, text))
             else:
                 self._assistant.append(_Utterance(entry, _words(text)))
                 proposal = text
 
     def _accepted(self, own: str, proposal: str) -> str:
-        """The assistant's proposal, if the user's message only accepts it."""
+        """What the assistant proposed, where the user's message does nothing but accept it."""
         if len(split_words(own)) > MAX_ANSWER_WORDS:
             return ""
         clause = read_clause(" ".join(own.split()))
@@ -92,8 +93,24 @@ class Voices:
         is_accepted = clause.has("accept") and not clause.has("refuse", "change", "condition")
         return proposal if is_accepted else ""
 
+    @cached_property
+    def _tool(self) -> list[_Utterance]:
+        return self._foreign_lines(is_tool=True)
+
+    @cached_property
+    def _pasted(self) -> list[_Utterance]:
+        return self._foreign_lines(is_tool=False)
+
+    def _foreign_lines(self, *, is_tool: bool) -> list[_Utterance]:
+        found: list[_Utterance] = []
+        for entry, text in self._foreign:
+            if (entry.message.role is ChatRole.TOOL) == is_tool:
+                pause()
+                found += [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
+        return found
+
     def check(self, line: FactLine, fact: Fact | None) -> Support | None:
-        """Decide what a line about this fact may do; None for nothing."""
+        """What a line may do that is about this fact; None for nothing."""
         words = content_words(line.text)
         if line.action == "add" or fact is None:
             return self._check_new(line, words)
@@ -127,7 +144,7 @@ class Voices:
     def _check_new(
         self, line: FactLine, words: frozenset[str], action: FactAction = "add", *, note: str = ""
     ) -> Support | None:
-        """Tell whether a line may stand as a fact; `note` is for one that only the assistant said."""
+        """Whether a line may stand as a fact; `note` is for one that only the assistant said."""
         own, assistant = _most(words, self._own), _most(words, self._assistant)
         tool, pasted = _most(words, self._tool), _most(words, self._pasted)
         is_of_users = line.kind in _OF_USERS
@@ -146,7 +163,7 @@ class Voices:
         return next(named, result.name or "unknown")
 
     def _supporters(self, fact: Fact, new: frozenset[str] = frozenset()) -> list[_Utterance]:
-        """The utterances that may change a fact of the user: its sentences that do not only repeat it.
+        """What may change a fact of the user: the user's sentences, except those that only repeat it.
 
         What is open, an assistant may do and report.
         """
@@ -182,16 +199,12 @@ class Voices:
         return not taken and 0 < most >= _most(before | words, (*self._tool, *self._pasted))
 
 
-def _lines_of(entry: Entry, text: str) -> list[_Utterance]:
-    return [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
-
-
 def _is_of_user(fact: Fact) -> bool:
     return fact.kind != "artifact" and TOOL_NOTE not in fact.text and not fact.text.endswith(ASSISTANT_NOTE)
 
 
 def _names_another(line: FactLine, fact: Fact) -> bool:
-    """Tell whether a line is about something else than the fact; a number may be a short value."""
+    """Whether a line is about another thing than the fact. In a short value the number may be the value."""
     clause, known = read_clause(line.text), read_clause(stated_text(fact.text))
     if not names_another(clause, known):
         return False
@@ -200,13 +213,13 @@ def _names_another(line: FactLine, fact: Fact) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The content words of a sentence, with the words that turn a rule into its opposite."""
+    """What a sentence is about, with the words that turn a rule into its opposite."""
     turning = word_set("RULING_WORDS") | word_set("NEGATIONS")
     return content_words(text) | turning.intersection(split_words(text).folded)
 
 
 def _most(words: frozenset[str], spoken: Iterable[_Utterance]) -> int:
-    """The largest number of these words in one utterance."""
+    """How many of the words the one has said that said most of them."""
     return max((len(words & said.words) for said in spoken), default=0)
 
 

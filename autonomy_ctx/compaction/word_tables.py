@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 
-from autonomy_ctx.background import run_in_worker
+from autonomy_ctx.background import run_in_thread
+from autonomy_ctx.compaction.segment_writer import compile_patterns
 from autonomy_ctx.language.digest import digest
 from autonomy_ctx.language.fact_rules import load_tables
 from autonomy_ctx.messages.message import Message
@@ -24,11 +25,16 @@ _SENTENCES = (
 )
 
 
+def are_tables_loaded() -> bool:
+    """Whether texts can be read at once."""
+    return _are_loaded.is_set()
+
+
 async def prepare_tables() -> None:
     """Load them in a thread, if nobody has; whoever comes meanwhile waits for the same."""
     if not _are_loaded.is_set():
         # Whoever stops waiting leaves it to end by itself.
-        await run_in_worker(load_lazy_parts, abandon_on_cancel=True)
+        await run_in_thread(load_lazy_parts, abandon_on_cancel=True)
 
 
 def load_lazy_parts() -> None:
@@ -36,6 +42,7 @@ def load_lazy_parts() -> None:
     with _lock:
         if _are_loaded.is_set():
             return
+        compile_patterns()
         load_tables()
         digest([Message(role, text) for role, text in _SENTENCES], tokens=100, counter=TokenCounter())
         _are_loaded.set()

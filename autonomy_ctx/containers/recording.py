@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -27,6 +27,9 @@ from autonomy_ctx.callables import (
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY, Binary, JsonEncoder
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, new_id
+
+if TYPE_CHECKING:
+    from autonomy_ctx.containers.runtime import ContextRegistry
 
 logger = logging.getLogger("autonomy_ctx.containers")
 
@@ -43,7 +46,7 @@ _model_call_flag: ContextVar[_ModelCallFlag | None] = ContextVar("autonomy_ctx_n
 
 @dataclass(slots=True)
 class _ModelCallFlag:
-    """Tell whether a model call was noted since the flag was set up."""
+    """Whether a model call was noted since the flag was set up."""
 
     noted: bool = False
 
@@ -104,7 +107,7 @@ class Run:
         """The first attempt that succeeds, or the error of the last one."""
         while True:
             attempt = Attempt(self, self.recorder.new_context(ATTEMPT), [self.question])
-            self.recorder.write({attempt.context: [self.question]})
+            self.recorder.registry.add({attempt.context: [self.question]})
             try:
                 await self._try(attempt)
             except Exception:
@@ -160,7 +163,7 @@ class Run:
         if self.notes_context is None:
             self.notes_context = self.recorder.new_context(INTERMEDIATE)
         messages = [Message(ChatRole.USER, prompt), Message(ChatRole.ASSISTANT, answer)]
-        self.recorder.write({self.notes_context: messages})
+        self.recorder.registry.add({self.notes_context: messages})
 
     async def _try(self, attempt: Attempt) -> None:
         _current_attempt.set(attempt)
@@ -184,7 +187,7 @@ class Run:
         attempt.state = "failed"
         message = Message(ChatRole.ASSISTANT, why, is_error=True)
         with _log_failure(f"that {attempt.context} failed"):
-            self.recorder.write({attempt.context: [message]})
+            self.recorder.registry.add({attempt.context: [message]})
 
 
 class Recorder:
@@ -192,12 +195,12 @@ class Recorder:
 
     def __init__(
         self,
-        write: Callable[[Mapping[str, Sequence[Message]]], None],
+        registry: ContextRegistry,
         *,
         new_context: Callable[[str], str],
         as_current: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.write, self.new_context, self.as_current = write, new_context, as_current
+        self.registry, self.new_context, self.as_current = registry, new_context, as_current
 
     async def run(
         self, agent: Callable[..., Any], values: Mapping[str, Any], *, candidates: int, retries: int
@@ -250,7 +253,7 @@ class Recorder:
             attempt = self.enclosing_attempt(attempt.run.outer)
         else:
             additions[MAIN] = messages
-        self.write(additions)
+        self.registry.add(additions)
         if waiting is not None:
             waiting.messages.extend(messages)
 
@@ -293,7 +296,7 @@ def _log_failure(what: str) -> Iterator[None]:
 
 
 async def render_value(write: Callable[[Any], str], value: Any) -> str:
-    """Write a value as text, a large one in a worker thread."""
+    """What `write` makes of a value, without holding the event loop for a large one."""
     if _is_small(value) or (
         type(value) is dict and len(value) <= _FEW_VALUES and all(map(_is_small, value.values()))
     ):

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from autonomy_ctx.containers.context import (
@@ -248,7 +249,7 @@ class Runtime:
         file = None if file_path is None else RuntimeFile(file_path)
         self._registry = ContextRegistry(file, keep_updated=keep_updated, after_add=self._compact_after_add)
         self._recorder = Recorder(
-            self._registry.add, new_context=self._create_context, as_current=self._as_current
+            self._registry, new_context=self._create_context, as_current=self._as_current
         )
         self._next_numbers: dict[str, int] = {}
         self._compacting = self._compaction_due = False
@@ -291,7 +292,7 @@ class Runtime:
 
     @property
     def keep_updated(self) -> bool:
-        """Tell whether every change is written to disk at once."""
+        """Whether every change is written to disk at once."""
         return self._registry.keep_updated
 
     def get_context(self, name: str = "main") -> Context:
@@ -367,7 +368,9 @@ class Runtime:
         _entered_runtimes.set((*_entered_runtimes.get(), self))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._leave()
         if self.keep_updated:
             self.save()

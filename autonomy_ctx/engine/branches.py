@@ -17,7 +17,7 @@ import anyio
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, InvalidFork
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import ChatRole, Message
@@ -106,7 +106,7 @@ class Branches:
         return branch, said
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
-        """Tell whether a history may be in a conversation: it has some of the newest messages, or is new."""
+        """Whether a history may be in a conversation: it has some of the newest messages, or all are new."""
         branch = await self.current(key)
         newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
         known = {entry.message.id for entry in newest.entries}
@@ -175,7 +175,7 @@ class Branches:
         return None
 
     async def _follow_forks(self, branch: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
-        """Find the conversation among a log and its forks.
+        """The same among a log and its forks.
 
         A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
         What was stored stays; the history goes on in a fork, named after the last message they share.

@@ -36,7 +36,7 @@ from autonomy_ctx.engine.framework_context import (
 )
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.messages.message import ChatRole, Message, now
@@ -77,7 +77,7 @@ class AgentInstructionsSection(ContributingSection):
 
 
 class EngineOptions(TypedDict, total=False):
-    """The options of every adapter beside its `scope`; see `ContextEngine`."""
+    """What every adapter takes beside its `scope`; see `ContextEngine`."""
 
     memory: Memory | str | None
     agent: str
@@ -91,7 +91,7 @@ class EngineOptions(TypedDict, total=False):
 
 
 class HistoryRules(TypedDict, total=False):
-    """The changes that a history which is not the stored one may make; see `ContextEngine.compose`."""
+    """What a history may do that is not the stored one; see `ContextEngine.compose`."""
 
     may_begin_anew: bool
     may_continue: bool
@@ -183,7 +183,7 @@ class ContextEngine(AsyncResource):
         return key
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
-        """Tell whether a history has some of a conversation's newest messages, or the conversation is new."""
+        """Whether a history has some of a conversation's newest messages, or the conversation is new."""
         return await self._branches.shares(key, history)
 
     # -- calls of a model -----------------------------------------------------------------------
@@ -238,7 +238,7 @@ class ContextEngine(AsyncResource):
         model: str | None = None,
         record: bool = True,
     ) -> FrameworkContext:
-        """Compose for a framework whose history is our log: nothing is stored.
+        """The same for a framework whose history is our log: nothing is stored.
 
         Without `record`, the context is not recorded for `explain`: use this if it may never be sent.
         """
@@ -359,7 +359,7 @@ class ContextEngine(AsyncResource):
             await anyio.to_thread.run_sync(self._stop_portal)
 
     def close_sync(self) -> None:
-        """Close it from a plain function."""
+        """The same from a plain function."""
         self.run_sync(self._close)
         self._portal = None
         self._stop_portal()
@@ -370,7 +370,7 @@ class ContextEngine(AsyncResource):
             if self._owns_memory:
                 steps.push_async_callback(self.memory.close)
             if self._owns_template:
-                steps.push_async_callback(close_models, self.models)
+                steps.push_async_callback(close_models, [self])
                 steps.push_async_callback(self.template.close)
             steps.push_async_callback(self.background.aclose)
 
@@ -507,7 +507,7 @@ class _TurnContexts:
 
 
 def _shows(composed: ComposedContext, position: int, message: Message | None) -> bool:
-    """Tell whether a context has the user's message: by its position, its id or its text."""
+    """Whether a context has the user's message: by its position, its id or its text."""
     if any(position in section.positions for section in composed.sections):
         return True
     shown = [one for one in composed.messages if one.role is ChatRole.USER]

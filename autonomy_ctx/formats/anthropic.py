@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from autonomy_ctx.formats.base import (
@@ -23,6 +23,7 @@ from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
     ImageBlock,
+    OfferedTool,
     ProviderFeatures,
     ReplyParts,
     TextBlock,
@@ -32,7 +33,7 @@ from autonomy_ctx.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
+from autonomy_ctx.formats.outgoing import arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent, ToolCall
 
@@ -48,7 +49,8 @@ _DELTA_FIELDS = {
 class AnthropicReader:
     """Collects the events of one stream; the client ends it with `finish()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_message: Callable[[Mapping[str, Any]], ModelReply]) -> None:
+        self._read_message = read_message
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, Mapping[str, Any]] = {}
@@ -56,7 +58,7 @@ class AnthropicReader:
         self._finished_blocks: set[int] = set()
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """Read one event; an error raises `StreamError`, an unknown event says nothing."""
+        """What one event says; a `StreamError` if it is an error, nothing if it is unknown."""
         index = as_count(data.get("index"))
         match data.get("type") or event:
             case "message_start":
@@ -91,7 +93,7 @@ class AnthropicReader:
             or index in self._finished_blocks
             or self._message.get("stop_reason")
         ]
-        return read_message({**self._message, "usage": self._usage, "content": blocks})
+        return self._read_message({**self._message, "usage": self._usage, "content": blocks})
 
     def _start_block(self, index: int, block: Mapping[str, Any]) -> Sequence[StreamEvent]:
         self._blocks[index] = block
@@ -182,12 +184,12 @@ class AnthropicFormat:
         return WireRequest(path="/messages", body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """Read a whole response."""
+        """What a whole response says."""
         return read_message(body)
 
     def reader(self) -> AnthropicReader:
         """For a streamed response."""
-        return AnthropicReader()
+        return AnthropicReader(read_message)
 
 
 def anthropic_messages(
@@ -281,6 +283,6 @@ def _encode_content(block: Block) -> dict[str, Any]:
     assert_never(block)
 
 
-def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
+def _encode_tool(offer: OfferedTool) -> dict[str, Any]:
     described = {"description": offer.description} if offer.description else {}
-    return {"name": offer.name, **described, "input_schema": offer.parameters}
+    return {"name": offer.name, **described, "input_schema": offer.schema}

@@ -65,7 +65,7 @@ REFUSAL_REASONS = (
 
 
 def read_reply(value: Any) -> ModelReply:
-    """Read a reply: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
+    """What a reply says: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
 
     `stop` is `error` for an error in the place of an answer, None for what has no known shape, and
     `tools` without `tool_calls` when there are calls that cannot be read. See `is_answer`.
@@ -86,10 +86,7 @@ def read_reply(value: Any) -> ModelReply:
         data = _to_json(value, _MAX_DEPTH)
     except Exception:  # the fields of a foreign class may raise anything
         data = None
-    found = _provider_reply(data)
-    if found is not None and (found.parts or found.tool_calls or found.stop):
-        return found
-    return _other_reply(value, data)
+    return _provider_reply(data) or _other_reply(value, data)
 
 
 def read_message(
@@ -142,31 +139,36 @@ def _client_reply(value: Any) -> ModelReply | None:
         if shape.get("role") and shape is not value and "stop_reason" not in shape:
             # The message inside of a chat completion.
             shape = {"choices": [{"message": shape}]}
-        return _provider_reply(_to_json(shape, _MAX_DEPTH))
-    except Exception:  # a foreign class may raise anything
+        format_ = _detect_format(shape)
+        if format_ is None:
+            return None
+        data = _to_json(shape, _MAX_DEPTH)
+        return format_.reply(_to_camel_case(data) if format_.name == "google" else data)
+    except Exception:  # a foreign class may raise anything, and JSON may only look like a provider's
         return None
 
 
 def is_answer(reply: ModelReply) -> bool:
-    """True if a model answered at all; an empty answer is one."""
+    """Whether a model answered at all; an empty answer is one."""
     if reply.stop == "error":
         return False
     return bool(reply.parts or reply.tool_calls) or reply.stop not in (None, "tools")
 
 
 def has_calls(reply: ModelReply) -> bool:
-    """True if the model calls tools, also in a way that cannot be read."""
+    """Whether the model calls tools, also in a way that cannot be read."""
     return bool(reply.tool_calls) or reply.stop == "tools"
 
 
 def _provider_reply(data: Any) -> ModelReply | None:
-    """A reply in the JSON of a provider; None when it is in none."""
+    """A reply in the JSON of a provider; None when it is in none, or says nothing there."""
     if not isinstance(data, Mapping) or (format_ := _detect_format(data)) is None:
         return None
     try:
-        return format_.reply(_to_camel_case(data) if format_.name == "google" else data)
+        reply = format_.reply(_to_camel_case(data) if format_.name == "google" else data)
     except Exception:  # JSON that only looks like the provider's
         return None
+    return reply if reply.parts or reply.tool_calls or reply.stop else None
 
 
 def _other_reply(value: Any, data: Any) -> ModelReply:

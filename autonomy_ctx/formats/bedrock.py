@@ -5,7 +5,7 @@ the binary frames of a stream.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 from urllib.parse import quote
@@ -28,6 +28,7 @@ from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
     ImageBlock,
+    OfferedTool,
     ProviderFeatures,
     ReplyParts,
     TextBlock,
@@ -37,7 +38,7 @@ from autonomy_ctx.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text, is_base64
+from autonomy_ctx.formats.outgoing import arguments_text, is_base64
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
@@ -58,13 +59,14 @@ class _BlockBuffer:
 class BedrockReader:
     """Collects the events of one stream; the client ends it with `finish()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_response: Callable[[Mapping[str, Any]], ModelReply]) -> None:
+        self._read_response = read_response
         self._blocks: dict[int, _BlockBuffer] = {}
         self._stop: Any = None
         self._usage: Mapping[str, Any] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """Read one event; an exception raises `StreamError`, an unknown event says nothing.
+        """What one event says; a `StreamError` if it is an exception, nothing if it is unknown.
 
         Without its name an event is expected in the shape `{"contentBlockDelta": {...}}`.
         """
@@ -93,7 +95,7 @@ class BedrockReader:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
         content = [made for _, block in sorted(self._blocks.items()) for made in self._assemble_block(block)]
         output = {"message": {"role": "assistant", "content": content}}
-        return read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
+        return self._read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
 
     def _block(self, index: int) -> _BlockBuffer:
         return self._blocks.setdefault(index, _BlockBuffer())
@@ -174,12 +176,12 @@ class BedrockFormat:
         return WireRequest(path=path, body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """Read a whole response."""
+        """What a whole response says."""
         return read_response(body)
 
     def reader(self) -> BedrockReader:
         """For a streamed response, whose frames `EventStreamDecoder` takes apart."""
-        return BedrockReader()
+        return BedrockReader(read_response)
 
 
 def read_response(body: Mapping[str, Any]) -> ModelReply:
@@ -259,6 +261,6 @@ def _encode_block(block: Block) -> dict[str, Any]:
     assert_never(block)
 
 
-def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
+def _encode_tool(offer: OfferedTool) -> dict[str, Any]:
     described = {"description": offer.description} if offer.description else {}
-    return {"toolSpec": {"name": offer.name, **described, "inputSchema": {"json": offer.parameters}}}
+    return {"toolSpec": {"name": offer.name, **described, "inputSchema": {"json": offer.schema}}}

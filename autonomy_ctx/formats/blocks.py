@@ -18,7 +18,6 @@ from autonomy_ctx.formats.outgoing import (
     INSTRUCTION_ROLES,
     EncodedImage,
     ToolNames,
-    ToolSpec,
     arguments_object,
     closing_text,
     empty_message_text,
@@ -71,7 +70,7 @@ class ImageBlock(PositionedBlock):
 
 @dataclass(slots=True, kw_only=True)
 class ThinkingBlock(PositionedBlock):
-    """Thinking of the model, signed; or, as `redacted`, thinking that it may not show."""
+    """What the model thought, signed; or what it may not show, as `redacted`."""
 
     text: str = ""
     signature: str = ""
@@ -89,7 +88,7 @@ class ToolUseBlock(PositionedBlock):
 
 @dataclass(slots=True, kw_only=True)
 class ToolResultBlock(PositionedBlock):
-    """Result of a call; never empty, and only text when it is an error."""
+    """What a call gave; never empty, and only text when it is an error."""
 
     id: str
     content: list[TextBlock | ImageBlock]
@@ -101,10 +100,19 @@ Block: TypeAlias = TextBlock | ImageBlock | ThinkingBlock | ToolUseBlock | ToolR
 
 @dataclass(slots=True)
 class BlockTurn:
-    """Blocks of one side before the other side speaks."""
+    """What one side says before the other side speaks."""
 
     role: Literal["user", "assistant"]
     blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTool:
+    """A tool under the name it has on the wire."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +124,7 @@ class BlockConversation:
 
     system: list[TextBlock]
     turns: list[BlockTurn]
-    tools: list[ToolSpec]
+    tools: list[OfferedTool]
     tools_offered: bool
     repairs: tuple[str, ...]
 
@@ -131,7 +139,7 @@ _B = TypeVar("_B")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFeatures:
-    """Things that a provider takes and the other does not."""
+    """What a provider takes beyond the common ground."""
 
     # Whose signatures go back to it.
     owner: str
@@ -208,7 +216,7 @@ class BlockWriter:
         return ToolUseBlock(message_index=index, id=call.id or "", name=name, input=arguments)
 
     def _content(self, index: int, message: Message) -> list[TextBlock | ImageBlock]:
-        """Content of a user or a tool: text that cannot pass for a note of the system, and images."""
+        """What a user or a tool said: text that cannot pass for a note of the system, and images."""
         blocks: list[TextBlock | ImageBlock] = []
         for part in message.parts:
             if isinstance(part, ImageContent):
@@ -284,7 +292,7 @@ def build_conversation(
     offers = _offered_tools(request_options.tools, names, repairs)
     if not offers and (called := _called_tool_names(turns)):
         repairs.append("the history calls tools but none are offered: they are described without arguments")
-        offers = [ToolSpec(name, "", {"type": "object"}) for name in called]
+        offers = [OfferedTool(name=name, description="", schema={"type": "object"}) for name in called]
     return BlockConversation(
         system=system,
         turns=turns,
@@ -370,13 +378,13 @@ def _mark_breakpoints(system: Sequence[TextBlock], turns: Sequence[BlockTurn], p
 
 def _offered_tools(
     tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
-) -> list[ToolSpec]:
+) -> list[OfferedTool]:
     """The tools as they are offered; the arguments are always an object."""
     return [
-        ToolSpec(
-            spec.name,
-            replace_surrogates(spec.description).strip(),
-            {**replace_json_surrogates(spec.parameters), "type": "object"},
+        OfferedTool(
+            name=spec.name,
+            description=replace_surrogates(spec.description).strip(),
+            schema={**replace_json_surrogates(spec.parameters), "type": "object"},
         )
         for spec in tool_specs(tools, names, repairs)
     ]
@@ -411,7 +419,7 @@ class ReplyParts:
         self._calls_at.append(len(self._parts))
 
     def fields(self, blocks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Fields for a `ModelReply`. The provider's `blocks` are kept only where there is thinking."""
+        """What a `ModelReply` has of it. The provider's `blocks` are kept only where there is thinking."""
         parts = tuple(self._parts)
         if not any(isinstance(part, ThinkingContent) for part in parts):
             return {"parts": merge_text_parts(parts), "tool_calls": tuple(self._calls)}

@@ -33,8 +33,9 @@ from autonomy_ctx.formats.incoming import (
     failure_reason,
     stream_error,
 )
-from autonomy_ctx.formats.openai import resolve_reasoning
+from autonomy_ctx.formats.openai import image_url, resolve_reasoning
 from autonomy_ctx.formats.outgoing import (
+    INSTRUCTION_ROLES,
     ToolNames,
     arguments_json,
     build_request,
@@ -46,7 +47,6 @@ from autonomy_ctx.formats.outgoing import (
     opening_text,
     repair_messages,
     replace_json_surrogates,
-    text_or_parts,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -71,7 +71,7 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
-    """Read a whole response."""
+    """What a whole response says."""
     pieces = PartBuilder()
     calls: list[ToolCall] = []
     between: list[Mapping[str, Any]] = []
@@ -114,7 +114,7 @@ class ResponsesReader:
         self._response: dict[str, Any] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
-        """Read one event; an error in the middle of a stream is raised."""
+        """What one event says; an error in the middle of a stream is raised."""
         kind = as_text(data.get("type")) or event or ""
         if kind == "error" or (not data.get("type") and data.get("error")):
             raise stream_error(data.get("error") or data)
@@ -184,7 +184,7 @@ def _reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
-    """Text with which a reasoning item can be sent back; None without encrypted content."""
+    """What is needed to send a reasoning item back; without encrypted content nothing can."""
     encrypted, name = as_nonempty_text(item.get("encrypted_content")), as_nonempty_text(item.get("id"))
     if not encrypted or not name:
         return None
@@ -282,7 +282,7 @@ class ResponsesFormat:
         return build_request("/responses", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """Read a whole response."""
+        """What a whole response says."""
         return responses_reply(body, self._new_id)
 
     def reader(self) -> ResponsesReader:
@@ -305,9 +305,17 @@ def responses_input(
     items: list[dict[str, Any]] = []
     for message in ready.messages:
         before = len(items)
-        made = _message_items(message, names, repairs, "developer" if reasoning_model else "system")
-        # An instruction may say nothing.
-        items += [item for item in made if item.get("content") != ""]
+        if message.role is ChatRole.TOOL:
+            items.append(_result_item(message, repairs))
+        elif message.role is ChatRole.USER:
+            content = _input_content(message, repairs) or empty_message_text(message, repairs)
+            items.append({"type": "message", "role": "user", "content": content})
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
+            role = "developer" if reasoning_model else "system"
+            items += [{"type": "message", "role": role, "content": text}] if text else []
+        else:
+            items += _assistant_items(message, names, repairs)
         if len(items) == before:
             note_omission(message, repairs)
     items = _drop_dangling_reasoning(items, repairs)
@@ -354,7 +362,7 @@ def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
 
 
 def is_plain_item(item: Mapping[str, Any]) -> bool:
-    """True if a message has fields for all that an item holds: text, images, calls and results."""
+    """Whether a message has fields for all that an item holds: text, images, calls and results."""
     kind = as_text(item.get("type")) or "message"
     parts = as_mappings(item.get("content")) + as_mappings(item.get("output"))
     known = ("message", "function_call", "function_call_output")
@@ -381,7 +389,7 @@ def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_content(content: Any) -> str | tuple[Part, ...]:
-    """Content of a user or a tool."""
+    """What a user or a tool said."""
     if not isinstance(content, list):
         return as_text(content)
     parts: list[Part] = []
@@ -404,23 +412,16 @@ def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
 
 def responses_items(message: Message) -> list[dict[str, Any]]:
     """One message as input items, without repairs that depend on other messages."""
-    items = _message_items(message, ToolNames(()), [], message.role.value)
+    if message.role is ChatRole.TOOL:
+        items = [_result_item(message, [])]
+    elif message.role is ChatRole.ASSISTANT:
+        items = _assistant_items(message, ToolNames(()), [])
+    elif message.role is ChatRole.USER:
+        content = _input_content(message, []) or empty_message_text(message, [])
+        items = [{"type": "message", "role": "user", "content": content}]
+    else:
+        items = [{"type": "message", "role": message.role.value, "content": message_text(message, [])}]
     return replace_json_surrogates(items)  # type: ignore[no-any-return]
-
-
-def _message_items(
-    message: Message, names: ToolNames, repairs: list[str], instruction_role: str
-) -> list[dict[str, Any]]:
-    match message.role:
-        case ChatRole.TOOL:
-            return [_result_item(message, repairs)]
-        case ChatRole.ASSISTANT:
-            return _assistant_items(message, names, repairs)
-        case ChatRole.USER:
-            said = _input_content(message, repairs) or empty_message_text(message, repairs)
-            return [{"type": "message", "role": "user", "content": said}]
-    text = message_text(message, repairs)
-    return [{"type": "message", "role": instruction_role, "content": text}]
 
 
 def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
@@ -494,8 +495,17 @@ def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
 
 
 def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
-    return text_or_parts(message, repairs, text_type="input_text", write_image=_image_part)
-
-
-def _image_part(url: str, image: ImageContent) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": url, "detail": image.inference_detail}
+    """The content of a user or a tool: a string if there are no images."""
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextContent) and part.text:
+            parts.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, ImageContent):
+            url = image_url(part)
+            if url:
+                parts.append({"type": "input_image", "image_url": url, "detail": part.inference_detail})
+            else:
+                parts.append({"type": "input_text", "text": image_note(part, "of this kind", repairs)})
+    if all(part["type"] == "input_text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

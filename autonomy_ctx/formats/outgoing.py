@@ -11,9 +11,11 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidMessage
@@ -31,6 +33,7 @@ from autonomy_ctx.messages.message import (
     ToolCall,
 )
 from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 
 MAX_NAME_LENGTH = 64
@@ -41,20 +44,20 @@ _VALID_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 class UniqueNames:
     """Gives out names that a provider takes, and none of them twice, also as Google takes them."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = {form for name in used for form in _wire_forms(name)}
         self._numbers: dict[str, int] = {}
 
     def new(self, text: str) -> str:
         """The text itself if it will do and is still free, otherwise something like it."""
         stem = name = sanitize_name(text)
         number = self._numbers.get(stem, 2)
-        while not self._used.isdisjoint(forms := _wire_forms(name)):
+        while not self._used.isdisjoint(_wire_forms(name)):
             suffix = f"-{number}"
             name = stem[: MAX_NAME_LENGTH - len(suffix)] + suffix
             number += 1
         self._numbers[stem] = number
-        self._used.update(forms)
+        self._used.update(_wire_forms(name))
         return name
 
 
@@ -86,19 +89,29 @@ class CallIds:
 
 
 class ToolNames:
-    """Names of tools on the wire; the tools on offer choose first, the well-named before all."""
+    """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
-        self._names: dict[str, str] = {}
-        self._distinct = UniqueNames()
-        for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
-            self.wire_name(name)
+        self._names = dict(_offered_names(tuple(offered)))
+        self._distinct = UniqueNames(self._names.values())
 
     def wire_name(self, name: str) -> str:
         """The name on the wire, always the same for the same tool."""
         if name not in self._names:
             self._names[name] = self._distinct.new(name)
         return self._names[name]
+
+
+# An agent offers the same tools with every request.
+@lru_cache(maxsize=256)
+def _offered_names(offered: tuple[str, ...]) -> Mapping[str, str]:
+    """How the tools on offer are called on the wire."""
+    distinct = UniqueNames()
+    found: dict[str, str] = {}
+    for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
+        if name not in found:
+            found[name] = distinct.new(name)
+    return MappingProxyType(found)
 
 
 def sanitize_name(text: str) -> str:
@@ -116,12 +129,16 @@ def _wire_forms(name: str) -> tuple[str, str]:
     return name, google_tool_name(name)
 
 
-def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
+def original_tool_names(offered: Iterable[str]) -> Mapping[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
-    offered = list(offered)
-    names = ToolNames(offered)
-    sent = [(form, name) for name in offered for form in _wire_forms(names.wire_name(name))]
-    return {form: name for form, name in sent if form != name}
+    return _original_names(tuple(offered))
+
+
+@lru_cache(maxsize=256)
+def _original_names(offered: tuple[str, ...]) -> Mapping[str, str]:
+    wire = _offered_names(offered)
+    sent = [(form, name) for name in offered for form in _wire_forms(wire[name])]
+    return MappingProxyType({form: name for form, name in sent if form != name})
 
 
 RAW_ARGUMENTS_KEY = "_raw"
@@ -151,13 +168,20 @@ def replace_surrogates(text: str) -> str:
 
 def replace_json_surrogates(value: Any) -> Any:
     """A copy of a JSON value with well-formed text everywhere."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {replace_surrogates(key): replace_json_surrogates(inner) for key, inner in value.items()}
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else replace_surrogates(value)
+    if kind is dict or isinstance(value, Mapping):
+        # Most of a request is ASCII text, one step below here: that is not worth a call.
+        return {
+            (key if key.isascii() else replace_surrogates(key)): (
+                inner if type(inner) is str and inner.isascii() else replace_json_surrogates(inner)
+            )
+            for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [replace_json_surrogates(inner) for inner in value]
-    return value
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def decode_arguments(call: ToolCall) -> dict[str, Any] | None:
@@ -197,7 +221,7 @@ def encode_image(image: ImageContent) -> EncodedImage | None:
 
 
 def is_base64(data: str) -> bool:
-    """True for base64 of at least one byte."""
+    """Whether it is bytes in base64, and not none."""
     try:
         return bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
@@ -234,7 +258,7 @@ class ToolSpec(NamedTuple):
 
 
 def wire_tool_names(tools: Sequence[Mapping[str, Any]]) -> ToolNames:
-    """Names of tools and calls in one request."""
+    """How tools and calls are named in one request."""
     return ToolNames(str(tool["name"]) for tool in tools)
 
 
@@ -272,11 +296,27 @@ def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
 
 def arguments_json(call: ToolCall, repairs: list[str]) -> str:
     """A call's arguments as the text of an object, unchanged where it is one."""
-    arguments = arguments_object(call, repairs)
-    # Half a character may hide in an escape; written anew, it is gone.
-    if arguments and RAW_ARGUMENTS_KEY not in arguments and "\\u" not in call.arguments:
+    if _is_sent_unchanged(call):
         return call.arguments
+    arguments = arguments_object(call, repairs)
     return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
+
+
+# Whether the arguments of a call can be sent as they are. A call is sent with every request while it is in
+# the window, and most arguments are short.
+_sent_unchanged: TextCache[bool] = TextCache(1024)
+MAX_CACHED_ARGUMENTS = 1000
+
+
+def _is_sent_unchanged(call: ToolCall) -> bool:
+    def decide() -> bool:
+        arguments = decode_arguments(call)
+        # Half a character may hide in an escape; written anew, it is gone.
+        return bool(arguments) and RAW_ARGUMENTS_KEY not in (arguments or ()) and "\\u" not in call.arguments
+
+    if len(call.arguments) > MAX_CACHED_ARGUMENTS:
+        return decide()
+    return _sent_unchanged.get_or_make(call.arguments, decide)
 
 
 def message_text(message: Message, repairs: list[str]) -> str:
@@ -303,44 +343,13 @@ def image_note(image: ImageContent, where: str, repairs: list[str]) -> str:
     return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
 
 
-def image_url(image: ImageContent) -> str | None:
-    """An image as a URL of the web or a `data:` URL; None when it is neither."""
-    encoded = encode_image(image)
-    if encoded is None:
-        return None
-    return encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
-
-
-def text_or_parts(
-    message: Message,
-    repairs: list[str],
-    *,
-    text_type: str,
-    write_image: Callable[[str, ImageContent], dict[str, Any]],
-) -> str | list[dict[str, Any]]:
-    """The content of a user or a tool for OpenAI: a string if it has no images, otherwise a list of parts."""
-    if isinstance(message.content, str):
-        return message.content
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            parts.append({"type": text_type, "text": part.text})
-        elif isinstance(part, ImageContent):
-            url = image_url(part)
-            note = "" if url else image_note(part, "of this kind", repairs)
-            parts.append(write_image(url, part) if url else {"type": text_type, "text": note})
-    if all(part["type"] == text_type for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
-
-
 def note_omission(message: Message, repairs: list[str]) -> None:
     """Say that a message is not sent because nothing in it can be."""
     repairs.append(f"message {message.id!r} holds nothing that can be sent: left out")
 
 
 def empty_message_text(message: Message, repairs: list[str]) -> str:
-    """Text of a user who says nothing: providers refuse blank messages, and the turn must stay."""
+    """What a user says who says nothing: providers refuse blank messages, and the turn must stay."""
     repairs.append(f"message {message.id!r} is empty: sent as a note that says so")
     return EMPTY_MESSAGE_TEXT
 
@@ -463,7 +472,7 @@ def _assign_call_ids(message: Message, ids: CallIds, renamed: list[str]) -> tupl
 def _missing_result(
     call: ToolCall, own: ToolCall, answered_call_ids: Collection[str], repairs: list[str]
 ) -> Message:
-    """Message in the place of a result."""
+    """What stands where a result should be."""
     name = own.id or call.id
     if own.id is not None and own.id in answered_call_ids:
         repairs.append(f"the result of call {name!r} of `{call.name}` is not in the context: said so")

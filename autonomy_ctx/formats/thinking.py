@@ -14,7 +14,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -52,7 +52,7 @@ _TAGLESS_OWNERS = (ANTHROPIC, BEDROCK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingPrefix:
-    """Context before the thinking of a reply: a hash, and the thinking that was sent before it.
+    """What stood before the thinking of a reply: a hash, and the thinking that was sent before it.
 
     `after` names the last thinking block before it, and `count` is the number of all of them. `calls_at` is
     where the tool calls stood among the parts, if not at the end.
@@ -65,7 +65,7 @@ class ThinkingPrefix:
 
 
 def read_prefix(message: Message) -> ThinkingPrefix | None:
-    """Prefix that was stored with a message that has thinking."""
+    """What was stored beside a message about its thinking."""
     stored = as_mapping(message.extra.get(EXTRA_NAME)) if message.extra else {}
     if not isinstance(stored.get("hash"), str):
         return None
@@ -79,7 +79,7 @@ def read_prefix(message: Message) -> ThinkingPrefix | None:
 
 
 def binds_thinking(model: str) -> bool | None:
-    """Tell if a model checks what stands before thinking; None if no model is named.
+    """Whether a model checks what stands before thinking; None if no model is named.
 
     Claude models with an unknown name count as new ones.
     """
@@ -99,7 +99,7 @@ def drop_refused(messages: Sequence[Message], owner: str) -> Sequence[Message]:
 
 
 def _refuses(message: Message, owner: str) -> bool:
-    """True for a reply that says that the provider refused the thinking before it."""
+    """Whether a reply says that the provider refused the thinking before it."""
     return bool(message.extra) and as_mapping(message.extra.get(EXTRA_NAME)).get("refused") == owner
 
 
@@ -147,10 +147,10 @@ class _Group:
 
     @property
     def fits(self) -> bool:
-        """True if everything before it is as it was."""
+        """Whether everything before it is as it was."""
         if self.prefix is None or [block.id for block in self.blocks] != self.ids:
             return False
-        return self.prefix.hash == _hash(*(block.state for block in self.blocks))
+        return self.prefix.hash == _join_states(block.state for block in self.blocks)
 
 
 def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: str, model: str) -> ThinkingUse:
@@ -180,7 +180,13 @@ def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: st
                 block for block in turn["content"] if (name := _thinking_id(block)) is None or name in ids
             ]
     _turn_thinking_off_where_required(body)
-    return ThinkingUse(sent=tuple(block.id for block in sent if block.id in ids), left_out=dict(+left_out))
+    return ThinkingUse(
+        sent=tuple(block.id for block in sent if block.id in ids), left_out=_positive(left_out)
+    )
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def _choose_run(groups: Sequence[_Group], *, loop_from: int, is_bound: bool | None) -> None:
@@ -226,7 +232,7 @@ def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: T
                 state = _next_state(state, "assistant", block)
             else:
                 states.append(state)
-        stored |= {"hash": _hash(*states), "after": sent[-1] if sent else None, "count": len(sent)}
+        stored |= {"hash": _join_states(states), "after": sent[-1] if sent else None, "count": len(sent)}
         if reply.calls_at:
             stored["calls_at"] = list(reply.calls_at)
     extra = {**reply.extra, EXTRA_NAME: stored} if stored else reply.extra
@@ -234,7 +240,7 @@ def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: T
 
 
 def record_request(reply: ModelReply, request: Mapping[str, Any], owner: str) -> ModelReply:
-    """A reply with what stood before its thinking, for a request of the user's own client."""
+    """The same for a request that was sent by a client of the user's own."""
     sent = tuple(block.id for block in _Chain(request).thinking)
     return record_prefix(reply, request, owner, ThinkingUse(sent=sent))
 
@@ -317,6 +323,10 @@ def _thinking_id(block: Mapping[str, Any]) -> str | None:
 def _name_of(mark: Any) -> str:
     """A short name for a signature; whatever a server has put in its place, too."""
     return _hash(mark if isinstance(mark, str) else _encode_bytes(mark))[:12]
+
+
+def _join_states(states: Iterable[str]) -> str:
+    return _hash(*states)
 
 
 def _hash(*texts: str) -> str:

@@ -1,4 +1,4 @@
-"""Describes what changed between two contexts, as plain sentences."""
+"""What changed between two contexts: as plain sentences, and section by section, message by message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from autonomy_ctx.inspection.report import count_of, range_of, shorten
 from autonomy_ctx.language.fact import UNTIL_NOTE
-from autonomy_ctx.memory.outline import position_ranges
+from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Segment, Summary
 from autonomy_ctx.template.composed import ComposedContext, SectionReport, visible_fields
@@ -22,7 +22,7 @@ _OMITTED_NOUNS = {"facts": "fact", "pins": "pinned message", "profile": "line of
 
 
 def describe_changes(before: ComposedContext, after: ComposedContext) -> list[str]:
-    """Describe what is different in the later of two contexts, the most telling first."""
+    """What is different in the later of two contexts, one sentence each, the most telling first."""
     return [
         *_failures(before, after),
         *_summary_changes(_segments(before), _segments(after)),
@@ -34,7 +34,7 @@ def describe_changes(before: ComposedContext, after: ComposedContext) -> list[st
 
 
 def fingerprint(message: Message) -> str:
-    """Write what a model sees of a message as one text to compare."""
+    """What a model sees of a message, as one text to compare."""
     return json.dumps(visible_fields(message), ensure_ascii=True)
 
 

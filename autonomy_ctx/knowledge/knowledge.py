@@ -147,7 +147,7 @@ async def render_passages_async(passages: Sequence[Passage], max_tokens: int, co
 
 
 def render_passages(passages: Sequence[Passage], max_tokens: int, count: CountText) -> str | None:
-    """Render passages at once; None when there is nothing to show, or no room to show it."""
+    """The same, at once; None when there is nothing to show, or no room to show it."""
     max_characters = max_tokens * CHARACTERS_PER_TOKEN
     # One secret for all passages, so that a message cut in the middle still has matching marks.
     secret = nonce(*(_passage_body(passage, passage.text[:max_characters]) for passage in passages))
@@ -220,13 +220,3 @@ def search_function(
     search.__name__ = search.__qualname__ = name
     search.__doc__ = (TOOL_DESCRIPTION if description is None else description) + _TOOL_ARGUMENTS
     return search
-
-
-class SearchTool:
-    """Gives a knowledge base the method `as_tool`."""
-
-    def as_tool(
-        self, *, name: str = TOOL_NAME, description: str | None = None, top_k: int = 5
-    ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents accept as a tool."""
-        return search_function(self, name=name, description=description, top_k=top_k)

@@ -10,7 +10,7 @@ import math
 import os
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
@@ -34,9 +34,9 @@ from autonomy_ctx.knowledge.documents import (
 from autonomy_ctx.knowledge.knowledge import (
     KnowledgeResult,
     Passage,
-    SearchTool,
     read_passages,
     replace_surrogates,
+    search_function,
 )
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
@@ -70,7 +70,7 @@ class VectorStore(Protocol):
         """The nearest vectors, best first."""
 
 
-class VectorKnowledgeBase(SearchTool):
+class VectorKnowledgeBase:
     """Documents that are found by meaning. Adding a known `source` replaces the old document."""
 
     def __init__(self, embedding_provider: EmbedderLike, vector_store: VectorStore) -> None:
@@ -123,6 +123,12 @@ class VectorKnowledgeBase(SearchTool):
             raise KnowledgeError(type(self.vector_store).__name__, f"returned no valid hits: {found.problem}")
         return list(found.passages)
 
+    def as_tool(
+        self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
+    ) -> Callable[[str], Awaitable[str]]:
+        """A function that agents accept as a tool."""
+        return search_function(self, name=name, description=description, top_k=top_k)
+
     def __repr__(self) -> str:
         return f"VectorKnowledgeBase({self.embedding_provider!r}, {self.vector_store!r})"
 
@@ -154,7 +160,7 @@ class VectorKnowledgeBase(SearchTool):
 
 
 def _read_store_hits(found: Any, limit: int) -> KnowledgeResult:
-    """Read the hits of any store: `VectorHit`, or dicts with a payload or with the payload's fields."""
+    """What a store found, ours or not: hits, or dicts with a payload or with the payload's fields."""
     if not isinstance(found, list | tuple):
         return read_passages(found, limit)
     return read_passages([_hit_fields(hit) for hit in found], limit)

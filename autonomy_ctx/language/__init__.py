@@ -1,1 +1,1 @@
-"""Reads texts without a model: words, stems, sentences, dates, facts and digests."""
+"""What texts say, without a model: words, stems, sentences, dates, facts and digests."""

@@ -6,7 +6,7 @@ only the newest are read and compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,9 +24,14 @@ from autonomy_ctx.language.fact_clauses import (
     shares_subject,
 )
 from autonomy_ctx.language.phrases import split_words
+from autonomy_ctx.messages.text_cache import TextCache
 
 # The newest ones: a correction is about something that is not long ago or still shown.
 MAX_COMPARED_FACTS = 100
+FACTS_PER_STEP = 500
+MAX_CACHED_TEXTS = 16_384  # of facts that are not to be repeated
+
+_normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
 
 
 @dataclass(eq=False)
@@ -59,7 +64,7 @@ class HoldingFact:
 
     @property
     def is_of_assistant(self) -> bool:
-        """Tell whether only the assistant said it."""
+        """Whether only the assistant said it."""
         return self.text.endswith(ASSISTANT_NOTE)
 
     @property
@@ -67,7 +72,7 @@ class HoldingFact:
         return has_code(find_codes(stated_text(self.text)))
 
     def may_be_replaced(self, clause: Clause) -> bool:
-        """Tell whether a clause is about the same thing: it names its subject, or the value that held."""
+        """Whether a clause is about the same thing: it names its subject, or the value that held."""
         named = old_value(clause) & self.clause.content
         is_same = bool(clause.subject and self.subject and is_same_subject(clause.subject, self.subject))
         if names_another(clause, self.clause):
@@ -88,18 +93,29 @@ class ComparedFacts:
         # Those that are too old to be compared, until newer ones are dropped.
         self._older, newest = holding[:-MAX_COMPARED_FACTS], holding[-MAX_COMPARED_FACTS:]
         self._known = [self._make(fact) for fact in newest]
-        self._texts = {normalize(fact.text) for fact in holding}
+        self._texts: set[str] = set()
+
+    def read(self) -> Generator[int, None, None]:
+        """Read what has to be known of the standing facts, in small steps."""
+        for start in range(0, len(self._older), FACTS_PER_STEP):
+            yield 0
+            self._texts.update([normalize(fact.text) for fact in self._older[start : start + FACTS_PER_STEP]])
+        for known in self._known[::-1]:
+            yield 0
+            self._texts.add(normalize(known.text))
+            # Otherwise the first message would have to read all of them.
+            _ = known.subject, known.clause.content, known.clause.quantities
 
     def newest(self) -> Iterator[HoldingFact]:
-        """The facts that a message is compared with, the newest first."""
+        """Those that a message is compared with, the newest first."""
         return reversed(self._known[-MAX_COMPARED_FACTS:])
 
     def has_kind(self, kind: FactKind) -> bool:
-        """Tell whether there is one of this kind, however old."""
+        """Whether there is one of this kind, however old."""
         return any(fact.kind == kind for fact in self._older) or any(one.kind == kind for one in self._known)
 
     def has_text(self, text: str) -> bool:
-        """Tell whether one of them has this text."""
+        """Whether one of them has this text."""
         return normalize(text) in self._texts
 
     def add(self, fact: HoldingFact) -> None:
@@ -123,11 +139,15 @@ class ComparedFacts:
 
 
 def has_code(codes: frozenset[str]) -> bool:
-    """Tell whether codes name a thing by letters and figures, not only an amount."""
+    """Whether codes name a thing by letters and figures, not only an amount."""
     return any(any(map(str.isalpha, code)) for code in codes)
 
 
 def normalize(text: str) -> str:
     """The words of a fact, which two facts that say the same have in common."""
+    return _normal_forms.get_or_make(text, lambda: _fold_words(text))
+
+
+def _fold_words(text: str) -> str:
     words = split_words(BRACKETED_DATE.sub("", text))
     return " ".join(word for word in words.folded if word not in ",:")

@@ -8,12 +8,13 @@ the last state is shown. The result is immediate and the same for the same messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
 from autonomy_ctx.language.clauses import (
     OMISSION,
     CueFinder,
@@ -48,7 +49,7 @@ from autonomy_ctx.language.quotations import (
 )
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
-from autonomy_ctx.messages.text_cache import cached_by_text
+from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import short_name, speaker_label, tool_names_by_call, visible_text
 
@@ -116,7 +117,7 @@ _COUNT_NOTE = lazy_pattern(r" \(last of (\d{1,9}) such lines\)$")
 
 
 class _Weight(NamedTuple):
-    """The kind and weight of a sentence."""
+    """What a sentence says for itself."""
 
     kind: Kind
     score: float
@@ -150,6 +151,9 @@ class _ReadText(NamedTuple):
 
     pieces: int
     sentences: tuple[_ReadSentence, ...]
+
+
+_read_texts: TextCache[_ReadText] = TextCache(2048)
 
 
 def digest(
@@ -191,7 +195,7 @@ def digest(
 
 
 def _end_length(messages: int, max_characters: int | None) -> int:
-    """The characters to read at each end of a long text, where messages share `max_characters`."""
+    """How much is read at each end of a long text, of so many that share the characters to read."""
     if max_characters is None:
         return MAX_END_LENGTH
     return max(min(MAX_END_LENGTH, max_characters // (2 * max(messages, 1))), MIN_END_LENGTH)
@@ -200,7 +204,7 @@ def _end_length(messages: int, max_characters: int | None) -> int:
 def digest_texts(
     texts: Sequence[str], *, tokens: int, counter: TokenCounter, outdated: Sequence[str] = ()
 ) -> str:
-    """Make a digest of digests and summaries: their lines in order, each once.
+    """The same for digests and summaries: their lines in order, each once.
 
     Users' lines have a share of their own, and what they ruled the first part of it, however old it is: so
     nothing of it goes for the number of merges. Sentences that say what is `outdated` are left out: facts
@@ -214,12 +218,14 @@ def digest_texts(
     units: list[Quotation] = []
     for index, text in enumerate(texts):
         for line in _read_ends(text, MAX_END_LENGTH):
+            pause()
             units += _line_units(line, len(units), index / len(texts))
     units = _settle_replies(units)
     if not units:
         return NO_TEXT_PLACEHOLDER if texts else ""
     old = [text for text in map(_plain, outdated) if len(text) >= MIN_OUTDATED_LENGTH]
     for unit in units if old else ():
+        pause()
         said = _plain(unit.text)
         unit.is_outdated = any(text in said for text in old)
     order = [at for at in rank_quotations(units) if not units[at].is_outdated] or [len(units) - 1]
@@ -240,7 +246,7 @@ def _plain(text: str) -> str:
 
 
 def score_message(message: Message) -> float:
-    """The weight of a message's best line."""
+    """How much a message says for itself by these signs: the weight of its best line."""
     units = _message_units(message, {}, 0, 0.0, MIN_END_LENGTH)
     return max((unit.score for unit in units if unit.kind is not Kind.NOTE), default=0.0)
 
@@ -284,27 +290,36 @@ def _message_units(
 
 def read_for_digest(
     messages: Sequence[Message], max_characters: int | None = None, *, start: int = 0
-) -> None:
-    """Read messages from index `start` on before a digest of all of them is wanted, so that it is quick."""
+) -> Generator[int, None, None]:
+    """Read messages before a digest of them is wanted, one at each step; how long each is comes before it.
+
+    Those before index `start` have been read.
+    """
     names, ends = tool_names_by_call(messages), _end_length(len(messages), max_characters)
-    for message in messages[start:]:
-        _read_sentences(visible_text(message), message.role, speaker_label(message, names), ends)
+    for message in islice(messages, start, None):
+        text = visible_text(message)
+        yield min(len(text), 2 * ends)
+        _read_sentences(text, message.role, speaker_label(message, names), ends)
 
 
 def _read_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:
-    """Read a text sentence by sentence; of a long one only its two ends."""
-    parts = (text,) if len(text) <= 2 * ends else (text[:ends], text[-ends:])
-    is_short = sum(map(len, parts)) <= MAX_CACHED_LENGTH
-    return (_read_parts if is_short else _weigh_sentences)(parts, role, who)
+    """What a text says, sentence by sentence; the same text comes again in the next digest."""
+    # Of a short text all is read, however much of a long one would be; of a long one its two ends.
+    is_long = len(text) > 2 * ends
+    if (2 * ends if is_long else len(text)) > MAX_CACHED_LENGTH:
+        return _weigh_sentences(text, role, who, ends)
+    key = (text[:ends], text[-ends:], role, who) if is_long else (text, role, who)
+    return _read_texts.get_or_make(key, lambda: _weigh_sentences(text, role, who, ends))
 
 
-def _weigh_sentences(parts: tuple[str, ...], role: ChatRole, who: str) -> _ReadText:
+def _weigh_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:
     divide = split_output if role is ChatRole.TOOL else split_prose
-    pieces = [(clean(piece), piece) for piece in _divide_parts(divide, parts)]
+    pieces = [(clean(piece), piece) for piece in _divide_ends(divide, text, ends)]
     lines = [(at, shown, piece) for at, (shown, piece) in enumerate(pieces) if _says_something(shown)]
     short, last = len(lines) <= SHORT_RESULT_UNITS, len(lines) and lines[-1][0]
     sentences: list[_ReadSentence] = []
     for at, shown, piece, alike, shape in _collapse_alike(lines, role):
+        pause()
         view = WordView.of(shown)
         weight = _weigh(view, role, who, is_outcome=short or at == last)
         is_image, reply = shown == IMAGE_PLACEHOLDER, _read_reply(view, role)
@@ -312,20 +327,15 @@ def _weigh_sentences(parts: tuple[str, ...], role: ChatRole, who: str) -> _ReadT
     return _ReadText(len(pieces), tuple(sentences))
 
 
-# While no summary is written, a digest stands in for the same messages turn after turn: without what was read
-# of them, a turn takes 33 to 47 ms of CPU at p99 (300 turns of `benchmarks faults`), with it 9 to 15.
-_read_parts = cached_by_text(2048)(_weigh_sentences)
-
-
-def _divide_parts(divide: Callable[[str], Iterator[str]], parts: tuple[str, ...]) -> Iterator[str]:
-    """The sentences of a text, or of its two ends without the two that were cut."""
-    if len(parts) == 1:
-        yield from divide(parts[0])
+def _divide_ends(divide: Callable[[str], Iterator[str]], text: str, ends: int) -> Iterator[str]:
+    """The sentences of a text; of a long one those at its two ends, without the two that were cut."""
+    if len(text) <= 2 * ends:
+        yield from divide(text)
         return
-    yield from list(divide(parts[0]))[:-1]
+    yield from list(divide(text[:ends]))[:-1]
     # Not neighbours: something that says nothing stands between them.
     yield ""
-    yield from list(divide(parts[1]))[1:]
+    yield from list(divide(text[-ends:]))[1:]
 
 
 def _read_ends(text: str, ends: int) -> list[str]:
@@ -340,7 +350,7 @@ def _says_something(text: str) -> bool:
 
 
 def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _Weight:
-    """Weigh a sentence; `is_outcome` when a tool said little else, or this last."""
+    """What a sentence says for itself; `is_outcome` when a tool said little else, or this last."""
     text = view.text
     names = tuple(identifiers(text))
     exact = len(names)
@@ -380,7 +390,7 @@ def _weigh_user(view: WordView, score: float, names: tuple[str, ...], *, is_ques
 
 
 def has_failed(text: str) -> bool:
-    """Tell whether a line of output tells of a failure."""
+    """Whether a line of output tells of a failure."""
     lower = text.lower()
     # Also within the names of errors. Written out, as every line of a long output comes through here.
     failed = "error" in lower or "fail" in lower or "exception" in lower or "fatal" in lower
@@ -395,7 +405,7 @@ def _spread(units: Sequence[Quotation]) -> None:
 
 
 def _read_reply(view: WordView, role: ChatRole) -> Reply:
-    """Tell whether a sentence only acknowledges or only answers."""
+    """Whether a sentence only acknowledges or only answers."""
     if role is ChatRole.TOOL or len(view.text) > MAX_REPLY_LENGTH:
         return Reply.NONE
     if _ACKNOWLEDGEMENT.covers(view):
@@ -466,7 +476,7 @@ def _show_arguments(call: ToolCall) -> str:
 
 
 def _shape(line: str) -> object:
-    """The form that lines share which differ in their values only; None for a line of its own."""
+    """What lines have in common that differ in their values only; None for a line of its own."""
     if line.endswith(".") and line.count(" ") > MAX_SHAPE_WORDS:
         return None
     failed = has_failed(line)

@@ -8,7 +8,7 @@ recall: the list is short, so questions, hypotheses, quotations, code and logs a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 
@@ -96,10 +96,29 @@ def find_facts(
     they were meant in the time zone.
     A change of a fact that is found in the same call names it "+N": the change with the index N added it.
     """
-    finder = _Finder(zone, ComparedFacts(standing))
+    steps = find_facts_in_steps(messages, standing, zone, before)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[FactChange] = end.value
+            return found
+
+
+def find_facts_in_steps(
+    messages: Sequence[tuple[int, Message]],
+    standing: Sequence[Fact],
+    zone: tzinfo = UTC,
+    before: tuple[int, Message] | None = None,
+) -> Generator[int, None, list[FactChange]]:
+    """The same in steps, the longest of them a short message; how long each is comes before it."""
+    facts = ComparedFacts(standing)
+    yield from facts.read()
+    finder = _Finder(zone, facts)
     previous_position, previous = before or (0, None)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
+        yield len(content_text(message.content))
         if mail_id(message) is not None:
             # Another agent's words, which nobody here takes note of or answers.
             previous = None
@@ -112,7 +131,7 @@ def find_facts(
                     and finder.read_answer(position, message, previous_position, previous)
                 )
                 if not is_answered:
-                    finder.read_user(position, message)
+                    yield from finder.read_user(position, message)
             case ChatRole.ASSISTANT:
                 calls.update((call.id, call) for call in message.tool_calls if call.id)
                 if previous is not None and previous.role is ChatRole.USER:
@@ -142,8 +161,8 @@ class _Finder:
 
     # -- what is read ---------------------------------------------------------------------------------
 
-    def read_user(self, position: int, message: Message) -> None:
-        """Read what a user states."""
+    def read_user(self, position: int, message: Message) -> Generator[int, None, None]:
+        """What a user states, a sentence at each step."""
         room = MAX_FACTS_PER_USER_MESSAGE
         heading: FactKind | None = None
         before: Sentence | None = None
@@ -163,9 +182,10 @@ class _Finder:
                     room -= self._read_user_clause(position, message, sentence, clause)
             if room <= 0:
                 return
+            yield len(sentence.text)
 
     def read_assistant(self, position: int, message: Message) -> None:
-        """Read what an assistant reports: completions, agreements, open items and what its actions made."""
+        """What an assistant reports: completions, agreements, open items and what its actions made."""
         room = MAX_FACTS_PER_ASSISTANT_MESSAGE
         for sentence in read_sentences(message):
             clause = read_clause(sentence.text)
@@ -230,7 +250,7 @@ class _Finder:
         return False
 
     def read_acknowledgement(self, message: Message, said_at: int, said: Message) -> None:
-        """Read what a user said, where the assistant takes note of it and no cue told what it is."""
+        """What a user said, where the assistant takes note of it and no cue told what it is."""
         sentences = read_sentences(message)[:2]
         if not sentences or sentences[0].is_question or message.tool_calls:
             return
@@ -261,7 +281,7 @@ class _Finder:
                 self._add(said_at, said, "preference", stated)
 
     def _is_source(self, position: int) -> bool:
-        """Tell whether a change comes from this message."""
+        """Whether a change comes from this message."""
         return any(change.position == position for change in self.changes[-MAX_FACTS_PER_USER_MESSAGE:])
 
     def _set_value(self, position: int, message: Message, clause: Clause) -> bool:
@@ -274,7 +294,7 @@ class _Finder:
         return _repeats_value(clause, old) or self._replace(position, message, old, old.kind, clause)
 
     def _is_known_figure(self, clause: Clause) -> bool:
-        """Tell whether an assistant's figure is of something that has a value, or is plainly the newest."""
+        """Whether an assistant's figure is of something that has a value, or is plainly the newest."""
         is_plain = says_now(clause) and clause.has("change") and not clause.codes
         is_same = clause.subject is not None and self._same_value(clause.subject) is not None
         return is_plain or is_same or self._same_quantity(clause) is not None
@@ -288,7 +308,7 @@ class _Finder:
         return None
 
     def read_result(self, position: int, message: Message, call: ToolCall | None) -> None:
-        """Read what an action made, by the first line of its result that names it."""
+        """What an action made, by the first line of its result that names it."""
         if message.is_error or call is None or not is_action(call):
             return
         lines = [" ".join(line.split()) for line in content_text(message.content)[:2000].splitlines()]
@@ -332,7 +352,7 @@ class _Finder:
         return kind is not None and self._add(position, message, kind, clause)
 
     def _kind(self, position: int, clause: Clause, is_request: bool) -> FactKind | None:
-        """The kind of fact that a user's clause is, if it is one."""
+        """What kind of fact a user's clause is, if it is one."""
         if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty", "wish"))):
             return "open"
         if (clause.has("due", "inquiry") or is_undone(clause)) and not (
@@ -547,7 +567,7 @@ class _Finder:
         )
 
     def _is_repeated(self, kind: FactKind, text: str, clause: Clause) -> bool:
-        """Tell whether a fact of this kind says the same in almost the same words."""
+        """Whether a fact of this kind says the same in almost the same words."""
         content = clause.content
         if not content:
             return False
@@ -571,14 +591,14 @@ class _Finder:
 
 
 def _repeats_value(clause: Clause, known: HoldingFact) -> bool:
-    """Tell whether a clause gives a subject the value that it has already."""
+    """Whether a clause gives a subject the value that it has already."""
     if known.numbers:
         return clause.numbers == known.numbers
     return known.clause.content <= clause.content and not clause.has("change")
 
 
 def _may_replace(clause: Clause, old: HoldingFact) -> bool:
-    """Tell whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
+    """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
     return old.kind != "value" or has_value(clause.text, clause.words) or bool(clause.quantities)
 
 

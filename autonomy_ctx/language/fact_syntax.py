@@ -1,4 +1,4 @@
-"""Reads a clause by the way it is built, where no phrase of a table tells.
+"""What a clause says by the way it is built, where no phrase of a table tells.
 
 "We print handouts" is a plan, "I haven't booked it" is open, "all prices in euros" is a rule, whatever is
 printed, booked or priced. Nothing here decides what is a fact; `language/fact_rules.py` does.
@@ -17,7 +17,7 @@ _NOT_PLANS = ("done", "task", "request", "question", "none", "report")
 
 
 def plans(clause: Clause) -> bool:
-    """Tell whether people say what they will do: "we'll be staying here", "den Server schalten wir ab"."""
+    """Whether people say what they will do: "we'll be staying here", "den Server schalten wir ab"."""
     if clause.has(*_NOT_PLANS):
         return False
     future, feelings = word_set("FUTURE_WORDS"), word_set("FEELING_VERBS")
@@ -29,7 +29,7 @@ def plans(clause: Clause) -> bool:
 
 
 def _is_plural_verb(words: Sequence[str], at: int) -> bool:
-    """Tell whether a verb in the first person plural stands here."""
+    """Whether a verb in the first person plural stands here."""
     word = words[at]
     if word in word_set("STATE_VERBS"):
         return False
@@ -47,7 +47,7 @@ def _is_plural_verb(words: Sequence[str], at: int) -> bool:
 
 
 def is_undone(clause: Clause) -> bool:
-    """Tell whether something is not done: "I haven't booked the flights", "on n'a pas d\u00e9cid\u00e9"."""
+    """Whether something has not been done: "I haven't booked the flights", "on n'a pas d\u00e9cid\u00e9"."""
     words = clause.words.folded
     negations = word_set("PERFECT_NEGATIONS")
     for at, word in enumerate(words):
@@ -64,7 +64,7 @@ def is_undone(clause: Clause) -> bool:
 
 
 def is_universal(clause: Clause) -> bool:
-    """Tell whether a clause is about all of something: "all prices in euros", "metric units throughout"."""
+    """Whether a clause is about all of something: "all prices in euros", "metric units throughout"."""
     if clause.has("done", "question", "report", "change") or len(clause.words) > MAX_UNIVERSAL_WORDS:
         return False
     if len(clause.content) < 2:

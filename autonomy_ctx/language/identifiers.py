@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
 
 MAX_IDENTIFIERS = 4000
 MAX_IDENTIFIER_LENGTH = 200
@@ -95,6 +96,7 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
             if len(word) <= MAX_URL_LENGTH:
                 yield match.start(kind), _strip_url(word)
         elif len(word) <= MAX_IDENTIFIER_LENGTH and _IDENTIFIER_HINT.search(word):
+            pause()
             word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
             if is_identifier(word):
                 yield match.start(kind), word
@@ -113,7 +115,7 @@ def _has_unmatched_bracket(url: str) -> bool:
 
 
 def is_identifier(word: str) -> bool:
-    """Tell whether a word has the form of a name, number, path or address."""
+    """Whether a word has the form of a name, number, path or address."""
     if len(word) < 2 or not _LETTER_OR_DIGIT.search(word):
         return False
     if _IDENTIFIER_CHARACTER.search(word):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.messages.text_cache import word_cache
 
 _MIN_STEM, _MIN_LOAN_WORD = 3, 5
 # The languages of the Latin script. In those of the second group words are joined to longer ones.
@@ -116,12 +117,14 @@ def light_stems(word: str, languages: Iterable[str]) -> list[str]:
     return [stem for stem in dict.fromkeys(found) if stem != word]
 
 
+@word_cache(65_536)
 def noun_stem(word: str, language: str) -> str:
     """The stem of a folded word in a language of the Latin script; the word itself if it has no ending."""
     stem = _LATIN_STEMS[language](word)
     return stem if len(stem) >= (2 if language == "tr" else _MIN_STEM) else word
 
 
+@word_cache(65_536)
 def _script_stem(word: str) -> str:
     """By the script of the last letter."""
     last = word[-1]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, WIDE_CHARACTERS, identifiers, is_identifier
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text
 from autonomy_ctx.messages.message import ChatRole, Message
@@ -102,10 +103,12 @@ class NameIndex:
         for form in forms:
             run = _find_pieces(form)
             for size in range(1, PIECES + 1):
+                pause()
                 self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
 
     def has(self, name: str) -> bool:
-        """Tell whether the texts have this identifier, in this or another usual form."""
+        """Whether the texts have this identifier, in this or another usual form."""
+        pause()
         name = _fold(name)
         if self._is_read(name):
             return True
@@ -132,7 +135,7 @@ class NameIndex:
         )
 
     def _has_beginning(self, name: str) -> bool:
-        """Tell whether a longer name begins so: the hash it is short for, or a word with another ending."""
+        """Whether a longer name begins so: a hash that this is short for, or a word with another ending."""
         if _LETTERS.fullmatch(name):
             name = name[:5]
         elif len(name) < 7 or (name[-1:].isdigit() and name.isdigit()):
@@ -146,6 +149,7 @@ class NameIndex:
 def _find_pieces(text: str) -> list[str]:
     pieces: list[str] = []
     for line in text.splitlines():
+        pause()
         pieces += _PIECE.findall(line)
     return pieces
 
@@ -163,7 +167,7 @@ def key_names_of(text: str) -> list[str]:
 
 
 def key_identifiers(messages: Sequence[Message]) -> list[str]:
-    """The names that users, assistants, calls and the last results use, the most important first."""
+    """What users, assistants, calls and the last results name, the most important first."""
     groups: list[list[str]] = [[], [], [], []]
     of_users, of_calls, of_assistants, of_results = groups
     answered = max(
@@ -171,6 +175,7 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
         default=-1,
     )
     for at, message in enumerate(messages):
+        pause()
         if message.role is ChatRole.TOOL:
             # A result that names many things lists them; one of few says what came of an action.
             names = key_names_of(visible_text(message)) if at > answered else []
@@ -195,13 +200,13 @@ def rank_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _is_list(names: Sequence[str]) -> bool:
-    """Tell whether names are many, or all of one shape, as hits of a search and rows of a table are."""
+    """Whether names are many, or all of one shape, as hits of a search and rows of a table are."""
     shapes = {_NUMBER.sub("0", name) for name in names}
     return len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
 
 
 def _values(arguments: str) -> list[str]:
-    """The arguments of a call, without the names of its parameters."""
+    """What a call is given, without the names of its parameters."""
     try:
         return list(_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -226,7 +231,7 @@ def _is_key(name: str) -> bool:
 
 
 def _can_be_unknown(name: str) -> bool:
-    """Tell whether a name that a source does not have was made up."""
+    """Whether a name that a source does not have was made up."""
     folded = _fold(name)
     if any(_days(folded)):
         return True
@@ -263,6 +268,7 @@ def _fold(text: str) -> str:
 def _days(folded: str) -> Iterator[tuple[int, int]]:
     """The days that a text names, as month and day; both where it does not say which is which."""
     for line in folded.splitlines():
+        pause()
         for found in _DATE.finditer(line):
             part = found.groupdict()
             if part["month"]:

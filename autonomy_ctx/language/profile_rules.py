@@ -1,4 +1,4 @@
-"""Finds what a user says of themselves or of all conversations, by rules in eight languages. Pure.
+"""What a user says of themselves or of all conversations, found by rules in eight languages. Pure.
 
 A wrong entry in a profile is worse than a missing one. So a statement counts only when it is a sentence of
 its own that begins with what it is about ("I am vegetarian", "my name is ..."), or that says itself that it
@@ -144,7 +144,7 @@ class ProfileStatement(NamedTuple):
 
 
 def find_profile_statements(text: str) -> list[ProfileStatement]:
-    """The statements of a user's message that hold in all conversations."""
+    """What a user's message says that holds in all conversations."""
     if len(text) > MAX_MESSAGE_CHARACTERS or _TASK_PATTERN.search(text):
         return []
     plain = split_speech(text).own.replace("\u2019", "'")

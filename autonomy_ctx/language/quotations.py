@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.language.clauses import OMISSION, WordView, clean, fit_clauses
 from autonomy_ctx.language.terms import stop_words
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
@@ -29,7 +30,7 @@ NO_LABEL = "\n"
 
 
 class Kind(IntEnum):
-    """The kinds of quotations, in the order of what comes first."""
+    """What a quotation is, in the order of what comes first."""
 
     USER = 0
     ACTION = 1
@@ -39,7 +40,7 @@ class Kind(IntEnum):
 
 
 class Reply(IntEnum):
-    """Tell whether a sentence only replies to the one before it."""
+    """Whether a sentence only replies to the one before it."""
 
     NONE = 0
     ACKNOWLEDGEMENT = 1
@@ -146,6 +147,7 @@ def _take_quotations(
     for one in passes:
         misses = 0
         for at in one.units:
+            pause()
             room = min(left, one.most - (tokens - left))
             if room < MIN_LINE_TOKENS // 2 or misses > MAX_MISSES:
                 break
@@ -231,6 +233,7 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
     gone: set[int] = set()
     newest: dict[tuple[object, ...], int] = {}
     for at, unit in enumerate(units):
+        pause()
         keys: list[tuple[object, ...]] = [(unit.label, unit.text)]
         subject = _subject(unit)
         if unit.shape is not None:
@@ -249,10 +252,11 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
 
 
 def _find_repeated(units: Sequence[Quotation]) -> set[int]:
-    """The statements that a user repeats later in almost the same words."""
+    """What a user says again later, in almost the same words."""
     gone: set[int] = set()
     newest: dict[str, int] = {}
     for at in range(len(units) - 1, -1, -1):
+        pause()
         unit = units[at]
         said, length = unit.content, len(unit.content)
         if unit.kind is not Kind.USER or length < 2:
@@ -273,7 +277,7 @@ def _find_repeated(units: Sequence[Quotation]) -> set[int]:
 
 
 def _subject(unit: Quotation) -> str | None:
-    """The subject of a line: the first name in it, or its first number; of a call only a file."""
+    """What a line is about: the first name in it, or its first number; of a call only a file."""
     if unit.kind not in (Kind.ACTION, Kind.CALL, Kind.OTHER):
         return None
     named = (one for one in unit.exact if any(map(str.isdigit, one)) or "/" in one or "@" in one)
@@ -284,7 +288,7 @@ def _subject(unit: Quotation) -> str | None:
 
 
 def _same_state(earlier: Quotation, later: Quotation) -> bool:
-    """Tell whether two lines about one thing say the same of it, with other values."""
+    """Whether two lines about one thing say the same of it, with other values."""
     if not earlier.label:
         return True
     words, others = _plain_words(earlier), _plain_words(later)
@@ -304,6 +308,7 @@ def _lower_older_values(units: Sequence[Quotation]) -> None:
     common = stop_words()
     newest: dict[str, tuple[Quotation, set[str]]] = {}
     for unit in reversed(units):
+        pause()
         if unit.kind is not Kind.USER or not any(one[-1].isdigit() or one[0].isdigit() for one in unit.exact):
             continue
         words = _plain_words(unit)

@@ -30,6 +30,7 @@ from autonomy_ctx.language.light_stems import (
 )
 from autonomy_ctx.language.stems import stem_term
 from autonomy_ctx.language.terms import STOP_WORDS, UNSPACED_SCRIPTS, is_unspaced
+from autonomy_ctx.messages.text_cache import word_cache
 
 MAX_TERM_LENGTH = 64
 _LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
@@ -86,7 +87,7 @@ class FoldedTerms(NamedTuple):
 
 
 def index_terms(text: str) -> IndexTerms:
-    """The terms that a text is found by."""
+    """What a text is found by."""
     plain = normalize_text(text)
     is_ascii = plain.isascii()
     if is_ascii or max(plain) < _FIRST_UNSPACED:
@@ -213,6 +214,7 @@ def _all_forms(words: Sequence[str], languages: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
+@word_cache(65_536)
 def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     """The other forms of a word, marked. What a question may be spelled like is left to the question."""
     form = fold_script(word)
@@ -235,6 +237,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     return dict.fromkeys(map(_mark_form, found))
 
 
+@word_cache(4096)
 def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
     """Where to look for a word of a question."""
     forms = [word, *spelling_forms(word)]

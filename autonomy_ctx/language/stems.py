@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from autonomy_ctx.messages.text_cache import word_cache
+
 # No word of a language is longer; SQLite leaves longer ones as they are, too.
 _MAX_STEM_BYTES = 64
 _VOWELS = "aeiou"
@@ -51,6 +53,7 @@ _STEP_4 = (
 )
 
 
+@word_cache(65_536)
 def stem_term(term: str) -> str:
     """The stem of a word in lower case; a term in which nothing is English stays as it is."""
     if len(term) < 3 or not term[-1].isascii() or len(term.encode()) > _MAX_STEM_BYTES:
@@ -81,7 +84,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _mend_stem(stem: str) -> str:
-    """Mend the stem that step 1b leaves: hop from hopp, file from fil."""
+    """What step 1b does with what is left: hop from hopp, file from fil."""
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
     if len(stem) > 1 and stem[-1] == stem[-2] and stem[-1] not in "aeioulsz":
@@ -132,11 +135,11 @@ def _has_vowel(word: str) -> bool:
 
 
 def _measure(word: str) -> int:
-    """Count how often a consonant follows a vowel."""
+    """How often a consonant follows a vowel."""
     vowels = _vowels(word)
     return sum(before and not after for before, after in pairwise(vowels))
 
 
 def _ends_short(word: str) -> bool:
-    """Tell whether it ends with consonant, vowel, consonant, the last one not w, x or y."""
+    """Whether it ends with consonant, vowel, consonant, the last one not w, x or y."""
     return _vowels(word)[-3:] == [False, True, False] and word[-1] not in "wxy"

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autonomy_ctx.memory.encoding import encode_row
+from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.facts import FactRows
 from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
 from autonomy_ctx.messages.message import ChatRole, Message
+
+_NEW_HEAD = Head()
+_MADE_LATER: dict[str, Callable[[], Any]] = {
+    "wholes": dict,
+    "segments": SegmentRows,
+    "facts": FactRows,
+    "records": RecordRows,
+    "pins": PinRows,
+    "forks": list,
+}
 
 
 class LogRange(NamedTuple):
@@ -29,26 +40,55 @@ class ConversationLog:
     A fork also has ranges of other logs, all before its own messages.
     """
 
+    __slots__ = (
+        "_numbers_with_holes",
+        "facts",
+        "forks",
+        "head",
+        "key",
+        "messages",
+        "pins",
+        "positions",
+        "records",
+        "segments",
+        "shared",
+        "wholes",
+    )
+
+    # Most conversations have none of these: they are made when they are first asked for.
+    wholes: dict[int, str]
+    segments: SegmentRows
+    facts: FactRows
+    records: RecordRows
+    pins: PinRows
+    # The logs that have a range of this one.
+    forks: list[ConversationLog]
+
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.head = Head()
+        self.head = _NEW_HEAD
         self.shared: Sequence[LogRange] = ()
-        # The logs that have a range of this one.
-        self.forks: list[ConversationLog] = []
         self.messages: list[Message] = []
-        # The position of each message.
-        self._numbers: list[int] = []
+        # The position of each message, once a deletion has left a hole.
+        self._numbers_with_holes: list[int] | None = None
         self.positions: dict[str, int] = {}
-        self.wholes: dict[int, str] = {}
-        self.segments, self.facts = SegmentRows(), FactRows()
-        self.records, self.pins = RecordRows(), PinRows()
+
+    if not TYPE_CHECKING:
+        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
+        def __getattr__(self, name: str) -> Any:
+            if name not in _MADE_LATER:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            made = _MADE_LATER[name]()
+            setattr(self, name, made)
+            return made
 
     def append(self, messages: Sequence[Message]) -> None:
         """Put messages at the next positions."""
         head = self.head
         new = range(head.position + 1, head.position + 1 + len(messages))
         self.messages += messages
-        self._numbers += new
+        if self._numbers_with_holes is not None:
+            self._numbers_with_holes += new
         last_user = head.last_user
         for position, message in zip(new, messages, strict=True):
             self.positions[message.id] = position
@@ -57,6 +97,14 @@ class ConversationLog:
         self.head = replace(
             head, position=new.stop - 1, count=head.count + len(messages), last_user=last_user
         )
+
+    @property
+    def _numbers(self) -> Sequence[int]:
+        """The position of each message."""
+        if self._numbers_with_holes is not None:
+            return self._numbers_with_holes
+        end = self.head.position + 1
+        return range(end - len(self.messages), end)
 
     def body(self, message_id: str) -> str | None:
         """The full body of a message id, to distinguish a retry from a conflict."""
@@ -91,11 +139,11 @@ class ConversationLog:
         [entry] = self.between(position - 1, position + 1, None)
         return entry
 
-    def after(self, position: int) -> list[Entry]:
+    def after(self, position: int) -> EntryColumns:
         """Its own entries after a position."""
         return self._slice(position, None, None)
 
-    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
+    def between(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
         """The newest `limit` entries between two positions."""
         found = self._slice(after, before, limit)
         if not self.shared:
@@ -108,14 +156,14 @@ class ConversationLog:
             found = log._slice(max(after, first - 1), end, rest) + found
         return found
 
-    def _slice(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
+    def _slice(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
         """The newest `limit` of its own entries between two positions."""
         numbers = self._numbers
         start = bisect_right(numbers, after) if after else 0
         stop = len(numbers) if before is None else bisect_left(numbers, before)
         if limit is not None:
             start = max(start, stop - limit)
-        return list(map(Entry, numbers[start:stop], self.messages[start:stop]))
+        return EntryColumns(numbers[start:stop], self.messages[start:stop])
 
     def first_entry(self) -> Entry:
         """The oldest entry of a log that has one."""
@@ -127,7 +175,7 @@ class ConversationLog:
         raise AssertionError("a log without entries has no first one")
 
     def count_between(self, first: int, last: int) -> int:
-        """Count its own entries at these positions."""
+        """How many entries of its own are at these positions."""
         numbers = self._numbers
         return bisect_right(numbers, last) - bisect_left(numbers, first)
 
@@ -150,7 +198,7 @@ class ConversationLog:
         return MessageMark(entry.position, message.created_at, message.role is ChatRole.USER)
 
     def has(self, position: int) -> bool:
-        """True when there is an entry at a position."""
+        """Whether there is an entry at a position."""
         return bool(self.between(position - 1, position + 1, None))
 
     def remove(self, positions: set[int]) -> None:
@@ -159,7 +207,7 @@ class ConversationLog:
             self.wholes.pop(position, None)
         kept = [entry for entry in self.after(0) if entry.position not in positions]
         self.messages = [entry.message for entry in kept]
-        self._numbers = [entry.position for entry in kept]
+        self._numbers_with_holes = [entry.position for entry in kept]
         self.positions = {entry.message.id: entry.position for entry in kept}
 
     def leave_sources(self) -> None:
@@ -175,7 +223,7 @@ class ConversationLog:
 
 
 def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: set[int]) -> set[int]:
-    """The positions of the owner that a fork has too."""
+    """Those of the owner's positions that a fork has too."""
     return {
         position
         for log, first, last in fork.shared

@@ -21,7 +21,7 @@ from autonomy_ctx.errors import SharedTurn, StoreError
 from autonomy_ctx.formats.any_reply import read_answer
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.cache import WindowCache, forget_deleted
+from autonomy_ctx.memory.compose_cache import ComposeCache
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
 from autonomy_ctx.memory.registry import StoreOptions, accept_former_names, open_store
 from autonomy_ctx.memory.store import (
@@ -44,6 +44,7 @@ from autonomy_ctx.memory.store import (
     make_key,
 )
 from autonomy_ctx.memory.term_index import TermIndexes
+from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.json_values import EMPTY
@@ -139,6 +140,8 @@ class Memory(AsyncResource):
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
         self._log: Log = self._window_cache or self._store
+        # For sections and templates.
+        self.compose_cache = ComposeCache(resident=resident)
         self.vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
@@ -325,12 +328,16 @@ class Memory(AsyncResource):
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         check_int("after", after, least=0, most=MAX_POSITION)
         check_int("before", before, least=0, most=MAX_POSITION, optional=True)
-        return await self.read_key(key, after=after, before=before, limit=limit)
+        window = await self.read_key(key, after=after, before=before, limit=limit)
+        if self._window_cache is None or isinstance(window.entries, list):
+            return window
+        # A list belongs to the caller, unlike what the cache has.
+        return Window(window.head, list(window.entries))
 
     def read_key(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Awaitable[Window]:
-        """Read a window of a key that is known to be valid, such as in a section; numbers are not checked."""
+        """The same for a key that is known to be valid, such as in a section; numbers are not checked."""
         self._metrics["reads"] += 1
         return self._log.read(key, after=after, before=before, limit=limit)
 
@@ -371,7 +378,7 @@ class Memory(AsyncResource):
     get_whole_message = former_method("get_whole_message", "get_full_message")
 
     async def get_message_count(self, scope: str, conversation: str) -> int:
-        """The number of messages in a conversation, without reading them."""
+        """How many messages a conversation has, without reading them."""
         return (await self.head(scope, conversation)).count
 
     async def search(
@@ -507,6 +514,7 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
+        self.compose_cache.forget(agent=self.agent, scope=scope, conversation=conversation)
         self.term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:
@@ -518,7 +526,7 @@ class Memory(AsyncResource):
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
 
     async def health_check(self) -> bool:
-        """Tell whether memory can be written now. It tries a write; a failure is logged."""
+        """Whether memory can be written now. It tries a write; a failure is logged."""
         try:
             await self._store.check()
         except StoreError as error:
@@ -600,7 +608,6 @@ class Memory(AsyncResource):
         deleted = await self._log.delete(scope, agent, conversation, ids)
         self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         forget_texts()
-        forget_deleted(self._store, scope)
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
+from autonomy_ctx.language.search_terms import FoldedTerms, folded_terms, search_terms
 from autonomy_ctx.language.terms import text_ends
-from autonomy_ctx.memory.encoding import decode_entry, read_body
+from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.messages.message import Message, TextContent
+from autonomy_ctx.messages.stored_form import unpack_form
 from autonomy_ctx.validation import check_int
 
 # Of a large message the beginning and the end can be found, this many characters of each.
@@ -27,36 +28,9 @@ _PLAIN_FIELDS = frozenset(
 _TEXT_FIELDS = frozenset(("type", "text"))
 
 
-class SearchScope(NamedTuple):
-    """Where to search: all conversations of a scope with an agent, or one of them."""
-
-    agent: str
-    scope: str
-    conversation: str | None
-
-
-class RowHit(NamedTuple):
-    """A row that was found: the number of its conversation, its position, and how well it fits."""
-
-    conversation_id: int
-    position: int
-    score: float
-
-
-class IndexBlock(NamedTuple):
-    """Messages of one conversation on their way into the index: their terms by position, and their place."""
-
-    conversation_id: int
-    # As of when they were read.
-    generation: int
-    start: int
-    end: int
-    terms: dict[int, IndexTerms]
-
-
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """Terms to look for, as they are written, and other forms of them, which count for less."""
+    """What to look for: terms as they are written, and other forms of them, which count for less."""
 
     exact: Sequence[str]
     folded: FoldedTerms = _NOTHING_FOLDED
@@ -66,7 +40,7 @@ class QueryTerms:
 
 
 def query_terms(query: str, limit: int) -> QueryTerms:
-    """The terms of a question; false when nothing in it tells messages apart."""
+    """What to look for; false when nothing in the question tells messages apart."""
     if not isinstance(query, str):
         raise TypeError(f"query must be a string, not {type(query).__name__}")
     check_int("limit", limit)
@@ -83,9 +57,9 @@ def searchable_text(message: Message) -> str:
 
 
 def plain_body_text(body: str) -> str | None:
-    """The searchable text of the body of a row that holds nothing but text; None for any other."""
+    """The same of the body of a row that holds nothing but text; None for any other."""
     try:
-        form = read_body(body)
+        form = unpack_form(json.loads(body))
     except (ValueError, StoredFormTooNew):
         return None
     if not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):

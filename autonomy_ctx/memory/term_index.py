@@ -13,12 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from autonomy_ctx.language.terms import BM25_B, BM25_K1
-from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
 
@@ -55,6 +55,8 @@ class TermIndex:
         # Of the newest message and of the longest.
         self.newest_day: date | None = None
         self.max_length = 0
+        # By conversation and position: the line that shows it, and what it counts for. Recall fills it.
+        self.lines: dict[tuple[str, int], tuple[str, int]] = {}
         # For each stem the messages that have it, and how often where that is more than once.
         self._postings: dict[str, list[int]] = {}
         self._repeats: dict[str, dict[int, int]] = {}
@@ -110,7 +112,7 @@ class TermIndex:
         ]
 
     def score(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """Score the messages that have one of the stems by BM25, each stem with its weight."""
+        """How much the messages that have one of the stems say about them: BM25, each with its weight."""
         with self._lock:
             return self._score(weights)
 
@@ -129,7 +131,7 @@ class TermIndex:
         return scores
 
     def _current_norms(self) -> list[float]:
-        """The part of BM25 that depends on the length of each message."""
+        """What the length of each message takes from what its words count for."""
         if len(self._norms) < len(self._lengths):
             usual = sum(self._lengths) / len(self._lengths) or 1.0
             self._norms = [BM25_K1 * (1 - BM25_B + BM25_B * length / usual) for length in self._lengths]
@@ -137,7 +139,7 @@ class TermIndex:
 
 
 def is_question(text: str) -> bool:
-    """True for a text that does little else than ask."""
+    """Whether a text does little else than ask."""
     text = text.rstrip()
     if not text.endswith(_QUESTION_MARKS):
         return False
@@ -145,12 +147,13 @@ def is_question(text: str) -> bool:
     return 2 * (start + 1) <= len(text)
 
 
-class _CachedIndex(NamedTuple):
+class _ConversationIndex:
     """The index of a conversation as of a head, in the log with that identity."""
 
-    identity: object
-    head: Head
-    terms: TermIndex
+    __slots__ = ("head", "identity", "index")
+
+    def __init__(self, identity: object, head: Head, index: TermIndex) -> None:
+        self.identity, self.head, self.index = identity, head, index
 
 
 class TermIndexes:
@@ -161,8 +164,8 @@ class TermIndexes:
     ) -> None:
         self._clock = clock
         self._used_at: dict[StoreKey, float] = {}
-        self._indexes: ConversationCache[StoreKey, _CachedIndex] = ConversationCache(
-            max_bytes, getsizeof=lambda cached: cached.terms.size
+        self._indexes: ConversationCache[StoreKey, _ConversationIndex] = ConversationCache(
+            max_bytes, getsizeof=lambda cached: cached.index.size
         )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
@@ -189,7 +192,7 @@ class TermIndexes:
             return None
         if cached is not None and window.head.position == cached.head.position:
             self._used_at[store_key] = self._clock()
-            return cached.terms
+            return cached.index
         entries = list(window.entries)
         while (after := after + MESSAGES_PER_READ) < window.head.position:
             more = await store.read(key, after=after, before=after + MESSAGES_PER_READ + 1)
@@ -199,20 +202,20 @@ class TermIndexes:
             entries += [entry for entry in more.entries if entry.position <= window.head.position]
         new = [IndexedMessage(key.conversation, *entry) for entry in entries]
         if cached is not None and len(new) <= MAX_INLINE_MESSAGES:
-            index = self._extend(cached.terms, new)
+            index = self._extend(cached.index, new)
         else:
-            known = [] if cached is None else cached.terms.messages[:]
+            known = [] if cached is None else cached.index.messages[:]
             index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
         with self._lock:
             self._indexes.pop(store_key, None)
             if index.size > MAX_INDEX_BYTES:
                 return None
-            self._indexes[store_key] = _CachedIndex(store.identity, window.head, index)
+            self._indexes[store_key] = _ConversationIndex(store.identity, window.head, index)
             self._used_at[store_key] = self._clock()
         return index
 
     def _has_room(self, head: Head) -> bool:
-        """True when there is room for another index, or an unused index can be dropped."""
+        """Whether there is room for another index, or an unused index can be dropped."""
         with self._lock:
             self._used_at = {key: at for key, at in self._used_at.items() if key in self._indexes}
             if self._indexes.currsize + head.count * MESSAGE_OVERHEAD_BYTES <= self._indexes.maxsize:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from autonomy_ctx.memory.conversation_log import ConversationLog, LogRange
-from autonomy_ctx.memory.search_text import RowHit, searchable_text
+from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.memory.vector_matrix import VectorMatrix
+from autonomy_ctx.memory.vector_matrix import NearVector, VectorMatrix
 from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
+
+
+class Searcher(NamedTuple):
+    """A function that finds vectors, which may run in a thread, and how many numbers it compares."""
+
+    look: Callable[[], list[NearVector]]
+    numbers: int
 
 
 class VectorRows:
@@ -71,20 +79,22 @@ class VectorRows:
 
     def searcher(
         self, agent: str, scope: str, vector: bytes, limit: int, ranges: Sequence[LogRange] | None
-    ) -> Callable[[], list[RowHit]]:
-        """A function that finds the nearest, in a scope or in ranges of its logs; it may run in a thread."""
+    ) -> Searcher:
+        """How the nearest are found, in a scope or in ranges of its logs."""
         matrix = self._matrices.get((agent, scope))
         if matrix is None:
-            return list
-        known = None
-        if ranges is not None:
-            known = [
+            return Searcher(list, 0)
+        known = (
+            None
+            if ranges is None
+            else [
                 (self._numbers[one.log.key], one.first, one.last)
                 for one in ranges
                 if one.log.key in self._numbers
             ]
-        return lambda: matrix.nearest(vector, limit, known)
+        )
+        return Searcher(lambda: matrix.nearest(vector, limit, known), len(matrix) * self._dimensions)
 
-    def key_of(self, found: RowHit) -> Key:
+    def key_of(self, found: NearVector) -> Key:
         """Whose message was found."""
         return self._keys[found.conversation_id]

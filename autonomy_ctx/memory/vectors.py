@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.language.terms import text_ends
-from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 
 # Of a long message the beginning and the end are embedded, this many characters of each: about 500 tokens in
@@ -49,7 +48,7 @@ class MessageVector(NamedTuple):
 
 
 class VectorBlock(NamedTuple):
-    """The vectors of a block of texts. A message without text has no vector."""
+    """What was made of a block of texts. A message without text has no vector."""
 
     key: Key
     start: int
@@ -99,23 +98,13 @@ class Vectors(Protocol):
         """
 
 
-def make_embedding_block(
-    key: Key, start: int, head: int, rows: Sequence[tuple[int, str, int, int, str, str]], limit: int
-) -> EmbeddingBlock:
-    """A block of rows after `start`; one more than `limit` was read, to know if there are more."""
-    texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
-    # What was appended since the head was read is for the next time, unless it is in the block.
-    end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
-    return EmbeddingBlock(key, start, end, texts)
-
-
 def has_vectors(store: Any) -> TypeGuard[Vectors]:
-    """True for a store that keeps vectors, or wraps one that does."""
+    """Whether a store keeps vectors, or wraps one that does."""
     # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
     names = ("use_embedder", "read_unembedded", "put_vectors", "nearest")
     return all(callable(getattr(store, name, None)) for name in names)
 
 
 def embedded_text(text: str) -> str:
-    """The part of a text that is embedded, as every embedder can read it."""
+    """What is embedded of a text, as every embedder can read it."""
     return replace_surrogates(text_ends(text, EMBEDDED_END_CHARACTERS)).strip()

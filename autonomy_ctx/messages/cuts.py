@@ -31,27 +31,27 @@ _INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
 def is_summary(item: Item) -> bool:
-    """True for an item that replaces others, which are gone."""
+    """Whether it stands for items that are gone."""
     return isinstance(item, Summary) or (isinstance(item, Message) and bool(item.extra.get("summary")))
 
 
 def is_instruction(item: Item) -> bool:
-    """True for a system or developer message that is not a summary."""
+    """Whether it is an instruction: a system or developer message that is not a summary."""
     return isinstance(item, Message) and item.role in _INSTRUCTION_ROLES and not is_summary(item)
 
 
 def is_structural(item: Item) -> bool:
-    """True for an instruction, a handoff or a configuration."""
+    """Whether it is a structural item: an instruction, a handoff or a configuration."""
     return isinstance(item, AgentHandoff | AgentConfigUpdate) or is_instruction(item)
 
 
 def is_plain(item: Item) -> bool:
-    """True for a message that neither calls a tool nor answers a call."""
+    """Whether it is a message that neither calls a tool nor answers a call."""
     return isinstance(item, Message) and item.role is not ChatRole.TOOL and not item.tool_calls
 
 
 def has_content(message: Message) -> bool:
-    """True for a message with any content but white space."""
+    """Whether it has any content but white space."""
     if isinstance(message.content, str):
         return bool(message.content.strip())
     return any(not isinstance(part, TextContent) or part.text.strip() for part in message.parts)
@@ -74,7 +74,7 @@ def newest_user_index(items: Sequence[Item]) -> int | None:
 
 
 class _Links(NamedTuple):
-    """Links between the items of a history, and items that stay."""
+    """What holds the items of a history together, found in one pass over them."""
 
     # For the index of every result that has a call before it, the index of that call.
     calls: dict[int, int]
@@ -131,26 +131,41 @@ def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) ->
 
 
 def _find_links(items: Sequence[Item]) -> _Links:
-    pairs = _match_tool_pairs(items)
+    calls: dict[int, int] = {}
+    latest: dict[str, int] = {}
+    waiting: dict[str, int] = {}
     thinking: list[tuple[int, int]] = []
     lasting: list[int] = []
     newest_user = settled = last_thinking = -1
     for index, item in enumerate(items):
-        summarizes = is_summary(item)
-        if summarizes or is_structural(item):
-            lasting.append(index)
         if not isinstance(item, Message):
+            if is_structural(item):
+                lasting.append(index)
             continue
-        if item.role is USER:
-            newest_user = index
-        elif item.role is ASSISTANT:
+        role, thinks = item.role, False
+        # Most messages are of the plain class and have nothing in `extra`.
+        summarizes = (item.__class__ is not Message or bool(item.extra)) and is_summary(item)
+        if summarizes or role in _INSTRUCTION_ROLES:
+            lasting.append(index)
+        if role is ASSISTANT:
             if last_thinking >= 0:
                 thinking.append((last_thinking, index))
-            if not item.tool_calls and not summarizes:
-                settled = newest_user
-        last_thinking = index if _only_thinking(item) else -1
-    running = {index for call, index in pairs.unanswered if index > settled and pairs.calls[call] == index}
-    calls = {result: call for call, result in pairs.spans}
+            if item.tool_calls:
+                for call in item.tool_calls:
+                    if call.id:
+                        latest[call.id] = waiting[call.id] = index
+            else:
+                settled = settled if summarizes else newest_user
+                thinks = _only_thinking(item)
+        elif role is USER:
+            newest_user = index
+        elif role is TOOL:
+            result = item.tool_call_id
+            if result and result in latest:
+                calls[index] = latest[result]
+                waiting.pop(result, None)
+        last_thinking = index if thinks else -1
+    running = {index for index in waiting.values() if index > settled}
     return _Links(calls, running, thinking, newest_user, lasting)
 
 
@@ -188,7 +203,7 @@ def orphaned_results(messages: Sequence[Message]) -> set[str]:
 
 
 def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
-    """Check that every result has a call before it and every call a result; if not, say what is wrong."""
+    """Whether every result has a call before it and every call a result; if not, what is wrong."""
     pairs = _match_tool_pairs(messages)
     if pairs.orphans:
         return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
@@ -212,7 +227,7 @@ def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], sta
 
 
 def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
-    """Number of the first `count` messages that can go without separating a call from its result."""
+    """How many of the first `count` messages can be removed without separating a call from its result."""
     count = max(0, min(count, len(messages)))
     return find_tool_pair_boundary(messages, count)
 
@@ -268,14 +283,15 @@ class _ToolPairs:
             self.early.pop((result, call), None)
 
 
-def _match_tool_pairs(items: Sequence[Item | Mapping[str, Any]]) -> _ToolPairs:
+def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:
     pairs = _ToolPairs()
-    for index, item in enumerate(items):
-        if not isinstance(item, Message | Mapping):
+    for index, message in enumerate(messages):
+        # Most messages have neither calls nor a result.
+        if isinstance(message, Message) and not message.tool_calls and message.role is not TOOL:
             continue
-        if calls := get_tool_use_ids(item):
+        if calls := get_tool_use_ids(message):
             pairs.see_calls(index, calls)
-        elif result := get_tool_result_id(item):
+        elif result := get_tool_result_id(message):
             pairs.see_result(index, result)
     return pairs
 

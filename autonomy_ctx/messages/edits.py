@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from autonomy_ctx.validation import check_int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """Items that a truncation left, and how far they are over the limits."""
+    """What a truncation left, and how far that is over the limits it was given."""
 
     items: list[Item]
     over_items: int = 0
@@ -41,7 +40,7 @@ class Truncation:
 
     @property
     def limits_met(self) -> bool:
-        """True when no limit is exceeded."""
+        """Whether all limits are met."""
         return not self.over_items and not self.over_tokens
 
 
@@ -75,15 +74,17 @@ def truncate_items(
         for group in removable_groups(items):
             gone.update(group)
             count -= len(group)
-            cost -= sum(costs[index] for index in group)
-            if not over_items() and not over_tokens():
+            cost -= costs[group[0]] if len(group) == 1 else sum([costs[index] for index in group])
+            if (max_items is None or count <= max_items) and (
+                max_tokens is None or scale(cost) <= max_tokens
+            ):
                 break
         left = [item for index, item in enumerate(items) if index not in gone]
     return Truncation(items=left, over_items=over_items(), over_tokens=over_tokens())
 
 
 def item_tokens(item: Item, counter: TokenCounter) -> int:
-    """Tokens of an item as a model is shown it, before calibration."""
+    """What an item would cost a model that was shown it, before calibration."""
     if isinstance(item, Message):
         return counter.count_uncalibrated(item)
     match item:
@@ -191,7 +192,15 @@ def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
 
 def insert_items(items: Sequence[Item], *new: Item) -> list[Item]:
     """The items with new ones inserted by time: each before the first later item."""
-    return list(merge(items, sorted(new, key=_creation_time), key=_creation_time))
+    waiting = sorted(new, key=_creation_time)
+    found: list[Item] = []
+    at = 0
+    for item in items:
+        while at < len(waiting) and waiting[at].created_at < item.created_at:
+            found.append(waiting[at])
+            at += 1
+        found.append(item)
+    return found + waiting[at:]
 
 
 def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
@@ -219,7 +228,7 @@ def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
 
 
 def _covers(mine: Item, theirs: Item) -> bool:
-    """True if my item contains everything of theirs; a filter may have removed calls from theirs."""
+    """Whether my item contains everything of theirs; a filter may have removed calls from theirs."""
     if theirs is mine or theirs == mine:
         return True
     if type(mine) is not Message or type(theirs) is not Message:

@@ -11,9 +11,11 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import tzinfo
+from functools import cache
 from hashlib import sha256
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
 from autonomy_ctx.messages.clamp import clamp_text, fair_share
 from autonomy_ctx.messages.dates import format_day
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent, ThinkingContent
@@ -44,6 +46,7 @@ def any_width(text: str) -> str:
     return "".join(f"[{_forms(one)}]" for one in text)
 
 
+@cache
 def opening_tag(label: str) -> str:
     """A pattern that finds the bracket of a tag, opening or closing, of that label, however it goes on."""
     space = r"\s{0,4}"
@@ -51,7 +54,7 @@ def opening_tag(label: str) -> str:
 
 
 def _mark_patterns() -> tuple[str, str]:
-    """Patterns for the rest of a mark after `<`, and after `[`.
+    """What follows `<` in a mark, and what follows `[`.
 
     Marks by which chat templates tell roles and turns apart, as some servers obey them inside a text too;
     and marks in the form of ours, with any secret or none.
@@ -134,7 +137,7 @@ _CLOSING_CHARACTERS = frozenset("<>|")
 
 
 def may_close(character: str) -> bool:
-    """True for a character that, in any width, could close the brackets around a name."""
+    """Whether a character, in any width, could close what a name stands in."""
     return any(
         one in _CLOSING_CHARACTERS or unicodedata.category(one) in _CLOSING_CATEGORIES
         for one in unicodedata.normalize("NFKC", character)
@@ -161,6 +164,7 @@ def transcript(
     blocks: list[str] = []
     day = ""
     for message in messages:
+        pause()
         if zone is not None and (today := format_day(message.created_at.astimezone(zone))) != day:
             blocks.append(f"[{today}]")
             day = today
@@ -190,7 +194,7 @@ def short_name(name: str) -> str:
 
 
 def visible_text(message: Message) -> str:
-    """Content as a reader sees it: texts, and a note for each image; no thinking."""
+    """What a reader sees of the content: texts, and a note for each image; no thinking."""
     seen = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     return "\n".join(part.text if isinstance(part, TextContent) else "[image]" for part in seen)
 

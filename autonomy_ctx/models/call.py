@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -37,6 +38,9 @@ AnyMessage = Message | Mapping[str, Any]
 
 # Of one reply. More is a fault of the model: each call is run, and all are held in memory together.
 MAX_CALLS, MAX_PARTS = 256, 1_000
+
+# Names of parameters, for as long as the functions exist: to read a signature takes longer than the call.
+_PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
 
 
 class CachedContext(Protocol):
@@ -67,7 +71,7 @@ class ChatModel(Protocol):
 
 
 def is_chat_model(model: Any) -> TypeGuard[ChatModel]:
-    """Tell whether a model can be called; also one that passes `complete_chat` on through `__getattr__`."""
+    """Whether a model can be called; also one that passes `complete_chat` on through `__getattr__`."""
     try:
         return callable(model.complete_chat)
     except AttributeError:
@@ -97,7 +101,7 @@ class PromptTooLong(Exception):
 
 
 class _Options(NamedTuple):
-    """The options of a request beside its messages."""
+    """What goes along with the messages."""
 
     tools: Sequence[Mapping[str, Any]] = ()
     max_tokens: int | None = None
@@ -106,7 +110,7 @@ class _Options(NamedTuple):
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
-    """Tell whether a model takes messages as they are.
+    """Whether a model takes messages as they are.
 
     Its class has to say so: a wrapper that passes on attributes has a `complete_chat` of its own.
     """
@@ -213,14 +217,7 @@ async def _reply(
     """Whatever the model replies, read; a client's error that says the request was too long is typed."""
     try:
         if takes_messages(model):
-            answer: Any = await model.complete_chat(
-                messages,
-                tools=options.tools,
-                stream=on_event is not None,
-                max_tokens=options.max_tokens,
-                breakpoints=options.breakpoints or None,
-                answered_call_ids=options.answered_call_ids or None,
-            )
+            answer = await _call_with_messages(model, messages, options, stream=on_event is not None)
         else:
             answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)
         if hasattr(answer, "__aiter__") and not isinstance(answer, ModelReply):
@@ -249,15 +246,24 @@ async def _reply(
     return reply
 
 
+async def _call_with_messages(
+    model: MessageModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
+) -> Any:
+    return await model.complete_chat(
+        messages,
+        tools=options.tools,
+        stream=stream,
+        max_tokens=options.max_tokens,
+        breakpoints=options.breakpoints or None,
+        answered_call_ids=options.answered_call_ids or None,
+    )
+
+
 async def _call_with_dicts(
     model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
 ) -> Any:
-    """Call a model that takes dicts, with the options that its `complete_chat` takes."""
-    dicts = [
-        model_dict(message) if isinstance(message, Message) else dict(message)
-        async for some in Chunks(messages)
-        for message in some
-    ]
+    """The same for any other model: with those of the options that its `complete_chat` takes."""
+    dicts = [_message_dict(message) async for some in Chunks(messages) for message in some]
     given: dict[str, Any] = {"stream": stream}
     if options.tools:
         given["tools"] = [dict(tool) for tool in options.tools]
@@ -319,8 +325,21 @@ def _check_count(model: ChatModel, what: str, count: int, most: int) -> None:
         raise InvalidModelReply(_name(model), f"has more than {most:,} {what}")
 
 
+def _message_dict(message: AnyMessage) -> dict[str, Any]:
+    return model_dict(message) if isinstance(message, Message) else dict(message)
+
+
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     """The parameter names of a function; None if it takes any, or if they are not known."""
+    function = getattr(call, "__func__", call)
+    if not inspect.isfunction(function):
+        return _read_parameter_names(call)
+    if function not in _PARAMETERS:
+        _PARAMETERS[function] = _read_parameter_names(call)
+    return _PARAMETERS[function]
+
+
+def _read_parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from autonomy_ctx.formats.base import Usage
@@ -78,7 +78,7 @@ def find_context_window(name: str) -> int | None:
 
 
 def find_by_prefix(table: Mapping[str, T], name: str) -> T | None:
-    """Look a model up in a table, by the longest of its keys that the model's own name begins with."""
+    """What a table says of a model: by the longest of its keys that the model's own name begins with."""
     own = _VENDOR_PREFIX.sub("", name.lower())
     if own.startswith("claude-"):
         # Gateways write `claude-sonnet-4.6`.
@@ -93,7 +93,7 @@ MIN_CACHED_TOKENS = 1024
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Price:
     """Prices per million tokens. Prices that are not given have the usual defaults.
 
@@ -103,16 +103,26 @@ class Price:
 
     input: float
     output: float
-    # None only as an argument.
-    cached_input: float = None  # type: ignore[assignment]
-    cache_write: float = None  # type: ignore[assignment]
+    cached_input: float
+    cache_write: float
 
-    def __post_init__(self) -> None:
-        for name in ("cached_input", "cache_write"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, self.input)
-        for field in fields(self):
-            check_number(field.name, getattr(self, field.name), least=0, where="price per million tokens")
+    def __init__(
+        self,
+        *,
+        input: float,  # noqa: A002  # the field's name
+        output: float,
+        cached_input: float | None = None,
+        cache_write: float | None = None,
+    ) -> None:
+        prices: dict[str, Any] = {
+            "input": input,
+            "output": output,
+            "cached_input": input if cached_input is None else cached_input,
+            "cache_write": input if cache_write is None else cache_write,
+        }
+        for name, value in prices.items():
+            check_number(name, value, least=0, where="price per million tokens")
+            object.__setattr__(self, name, value)
 
     def cost(self, *, uncached: float = 0, cached: float = 0, written: float = 0, output: float = 0) -> float:
         """The cost of these tokens; tokens that are written to the cache are not counted as uncached."""

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 
@@ -199,11 +200,18 @@ DONE_MARKER = "[DONE]"
 
 
 class WireEvent(NamedTuple):
-    """The data of one event; `last` when nothing comes after it, as the sender itself says."""
+    """What one event says; `last` when nothing comes after it, as the sender itself says."""
 
     data: dict[str, Any]
     event: str | None = None
     last: bool = False
+
+
+class EventReader(Protocol):
+    """The events of one stream."""
+
+    async def next(self) -> WireEvent | None:
+        """The next event; None at the end."""
 
 
 class SseReader:
@@ -249,7 +257,7 @@ class FrameReader:
         return WireEvent(dict(frame.data), frame.event or None)
 
 
-def make_event_reader(body: ResponseBody) -> SseReader | FrameReader:
+def make_event_reader(body: ResponseBody) -> EventReader:
     """The events of a response, by what it says it is."""
     binary = (body.headers.get("content-type") or "").startswith(EVENTSTREAM_TYPE)
     return FrameReader(body) if binary else SseReader(body)
@@ -328,7 +336,9 @@ class ModelStream(AsyncIterator[StreamEvent]):
     async def __aenter__(self) -> ModelStream:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def _advance(self) -> RequestFailure | None:
@@ -374,8 +384,13 @@ class ModelStream(AsyncIterator[StreamEvent]):
         if reply.stop is None and not reply.parts and not reply.tool_calls:
             return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if done:
-            with anyio.move_on_after(DRAIN_SECONDS), suppress(UnreadableBody, *self._errors):
-                while await self._events.next() is not None:
+            with anyio.move_on_after(DRAIN_SECONDS):
+                try:
+                    while await self._events.next() is not None:
+                        pass
+                except UnreadableBody:
+                    pass
+                except self._errors:
                     pass
         self._ready.append(ReplyFinished(reply))
         self._ended = True

@@ -33,7 +33,7 @@ def recommend(runs: Sequence[ReplayRun], whole: ReplayRun) -> Recommendation:
 
 
 def kept_share(run: ReplayRun) -> float:
-    """Weigh what the contexts show of what was said, as one number."""
+    """How much of what was said its contexts show, as one number."""
     return FACTS_WEIGHT * run.facts_share + (1 - FACTS_WEIGHT) * run.names_share
 
 
@@ -91,7 +91,7 @@ def _second_sentence(best: ReplayRun, whole: ReplayRun) -> str:
 
 
 def _compare(second: ReplayRun, best: ReplayRun) -> str:
-    """Tell what the second best would change, in one sentence."""
+    """What the second best would change, in one sentence."""
     parts = []
     if best.cost:
         change = second.cost / best.cost - 1
@@ -112,20 +112,6 @@ def _compare(second: ReplayRun, best: ReplayRun) -> str:
         return f"{second.label} costs and keeps the same."
     said = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{second.label} {said}."
-
-
-def format_run(run: ReplayRun) -> dict[str, str]:
-    """The numbers of a run by the heads of their columns, as tables show them."""
-    return {
-        "cost": format_money(run.cost),
-        "tokens sent": f"{run.sent_tokens:,}",
-        "cached": format_share(run.cached_share),
-        "average": f"{run.mean_context:,}",
-        "largest": f"{run.largest_context:,}",
-        "over limit": f"{run.turns_over_limit:,}",
-        "facts": format_share(run.facts_share),
-        "identifiers": format_share(run.names_share),
-    }
 
 
 def format_money(dollars: float) -> str:

@@ -27,10 +27,20 @@ MIN_SHARED_WORDS = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidBefore:
-    """The facts that hold before a turn, and how many identifiers were named."""
+    """What was said before a turn: the facts that hold then, and how many identifiers were named."""
 
     facts: tuple[Fact, ...]
     names: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedCounts:
+    """Of what was said before a turn, how much its context shows."""
+
+    facts_said: int
+    facts_shown: int
+    names_said: int
+    names_shown: int
 
 
 class ConversationIndex:
@@ -74,6 +84,26 @@ class RetentionMeter:
         self._index = index
         self._summary: Summary | None = None
         self._text = _SummaryText("")
+        # Messages that were cut short, by their ids, with the identifiers that are left.
+        self._shortened: dict[int, tuple[Message, frozenset[str]]] = {}
+
+    def count(
+        self,
+        said: SaidBefore,
+        messages: Sequence[Message],
+        positions: Sequence[int | None],
+        whole: Sequence[Message],
+        before: int,
+    ) -> RetainedCounts:
+        """What a context shows of what was said before the message at position `before`.
+
+        `whole` are the messages of the conversation as they were recorded.
+        """
+        names = self.names_shown(messages, positions, whole, before)
+        facts = self.facts_shown(said.facts, messages, positions, whole)
+        return RetainedCounts(
+            facts_said=len(said.facts), facts_shown=len(facts), names_said=said.names, names_shown=len(names)
+        )
 
     def names_shown(
         self,
@@ -120,7 +150,11 @@ class RetentionMeter:
         original = whole[position - 1]
         if message is original or message.content == original.content:
             return self._index.names[position]
-        return frozenset(map(_normalize_name, key_identifiers([message])))
+        known = self._shortened.get(id(message))
+        if known is None or known[0] is not message:
+            known = (message, frozenset(map(_normalize_name, key_identifiers([message]))))
+            self._shortened[id(message)] = known
+        return known[1]
 
 
 class _SummaryText:
@@ -140,7 +174,7 @@ class _SummaryText:
         return known
 
     def _rephrases(self, fact: Fact) -> bool:
-        """Tell whether one line has the fact's identifiers and most of its words."""
+        """Whether one line has the fact's identifiers and most of its words."""
         if not self._lines:
             return False
         if self._words is None:

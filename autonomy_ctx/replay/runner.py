@@ -129,7 +129,7 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """The parts that all settings of a replay have in common."""
+    """What all settings of a replay have in common."""
 
     conversation: RecordedConversation
     turns: Sequence[RecordedTurn]
@@ -144,7 +144,7 @@ class _Record:
         return 0 if message is None else self.counter.count_uncalibrated(message)
 
     def is_pause(self, before: Message, after: Message) -> bool:
-        """Tell whether so much time lies between two messages that a cache has forgotten the first."""
+        """Whether so much time lies between two messages that a cache has forgotten the first."""
         # Answers of a model may have times of another clock; what a request ends with is said by others.
         gap = (after.created_at - before.created_at).total_seconds()
         return self.conversation.has_times and gap > self.cache_seconds
@@ -152,7 +152,7 @@ class _Record:
 
 @dataclass(slots=True)
 class _TurnTotals:
-    """The sums over the requests of one turn."""
+    """What the requests of one turn add up to."""
 
     requests: int = 0
     sent: int = 0
@@ -251,10 +251,7 @@ class _SettingRun:
             totals.add(self._record.price, context.tokens, len(context.messages), cached, output)
             totals.was_cut |= bool(context.cut)
             if number == 0:
-                whole, meter = self._record.conversation.messages, self._meter
-                facts = meter.facts_shown(said.facts, context.messages, context.positions(), whole)
-                names = meter.names_shown(context.messages, context.positions(), whole, turn.position)
-                shown = len(facts), len(names)
+                shown = self._count_shown(context, said, turn.position)
         await self._append(turn.rest)
         self._measures.append(totals.measure(turn, said, *shown))
 
@@ -311,9 +308,14 @@ class _SettingRun:
         self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments, self._context)
         return self._context
 
+    def _count_shown(self, context: ComposedContext, said: SaidBefore, position: int) -> tuple[int, int]:
+        whole = self._record.conversation.messages
+        found = self._meter.count(said, context.messages, context.positions(), whole, position)
+        return found.facts_shown, found.names_shown
+
 
 class _SummaryCosts:
-    """The cost of the summaries of a run: by the tokens a model used, or would have used."""
+    """What the summaries of a run cost: by the tokens a model used, or as it would have used them."""
 
     def __init__(self, record: _Record, has_model: bool) -> None:
         self._record, self._has_model = record, has_model
@@ -360,7 +362,7 @@ class _SummaryCosts:
 
 
 def _is_cached(context: ComposedContext, positions: Sequence[int], *, with_summary: bool) -> bool:
-    """Tell whether a provider has the messages at these positions, and the summary, from a request."""
+    """Whether a provider has the messages at these positions, and the summary, from this request."""
     if context.tokens < MIN_CACHED_TOKENS:
         return False
     if with_summary and not any(isinstance(message, Summary) for message in context.messages):
@@ -369,7 +371,7 @@ def _is_cached(context: ComposedContext, positions: Sequence[int], *, with_summa
 
 
 def _measure_whole(record: _Record) -> ReplayRun:
-    """Measure the turns with the whole history in every context: arithmetic, nothing is composed."""
+    """The same turns with the whole history in every context: arithmetic, nothing is composed."""
     instructions = record.conversation.instructions
     start = record.tokens(Message("system", instructions)) if instructions else 0
     tokens, count = start, bool(instructions) + 0
@@ -416,6 +418,6 @@ def _read_price(price: Price | str) -> tuple[str, Price]:
 
 
 def _count_pauses(record: _Record) -> int:
-    """Count the requests that came so late that nothing of the one before was cached."""
+    """How many requests came so late that nothing of the one before was cached."""
     ends = [request.said[-1] for turn in record.turns for request in turn.requests]
     return sum(record.is_pause(before, after) for before, after in pairwise(ends))

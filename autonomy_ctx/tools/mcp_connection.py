@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib import metadata
-from typing import Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
@@ -28,7 +29,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.errors import McpConnectionLost, McpServerUnavailable, McpToolFailed
-from autonomy_ctx.tools.mcp_content import McpSettings
+
+if TYPE_CHECKING:
+    from autonomy_ctx.tools.mcp import McpSettings
 
 logger = logging.getLogger("autonomy_ctx.tools.mcp")
 
@@ -65,7 +68,7 @@ class McpConnection:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether no more calls can be made, because it failed or was lost."""
+        """Whether no more calls can be made, because it failed or was lost."""
         return self.error is not None or self._lost.is_set()
 
     async def run(self) -> None:
@@ -287,7 +290,7 @@ class McpConnection:
 
 
 class _LogPipe:
-    """A pipe for what a server's process writes to stderr."""
+    """What a server's process writes to stderr, to be read."""
 
     def __init__(self) -> None:
         self.read_end, write_end = os.pipe()
@@ -295,7 +298,7 @@ class _LogPipe:
         self.file = os.fdopen(write_end, "w")
 
     def read(self) -> bytes | None:
-        """Read what there is: None when there is nothing yet, empty at the end."""
+        """What there is: None when there is nothing yet, empty at the end."""
         try:
             return os.read(self.read_end, 65_536)
         except BlockingIOError:
@@ -304,7 +307,9 @@ class _LogPipe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.file.close()
         os.close(self.read_end)
 
@@ -320,7 +325,7 @@ class _TooManyTools(ValueError):
 
 
 class _FollowedStream:
-    """A transport's stream of messages: it shows each to `check`, and says when it has ended."""
+    """What a transport reads from: it shows each message to `check`, and says when it has ended."""
 
     def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
         self._stream, self._ended, self._check = stream, ended, check
@@ -356,7 +361,9 @@ class _FollowedStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
 
@@ -365,7 +372,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 def _describe(error: BaseException) -> str:
-    """Describe what went wrong in the tasks of a connection, in a few words and without addresses."""
+    """What went wrong in the tasks of a connection, in a few words and without addresses."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     match error:

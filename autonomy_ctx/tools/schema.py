@@ -39,11 +39,21 @@ _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
 # Where schemas are in a schema: by name, in lists, alone. All other keywords hold data.
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
-_SUBSCHEMA_WORDS = """
-items additionalProperties additionalItems unevaluatedProperties unevaluatedItems propertyNames contains not
-if then else
-"""
-_SUBSCHEMAS = frozenset(_SUBSCHEMA_WORDS.split())
+_SUBSCHEMAS = frozenset(
+    {
+        "items",
+        "additionalProperties",
+        "additionalItems",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "propertyNames",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+    }
+)
 _REFERENCE_KEYS = frozenset(
     {"$ref", "$defs", "definitions", "$schema", "$id", "$anchor", "$comment", "$dynamicRef", "$dynamicAnchor"}
 )
@@ -348,7 +358,7 @@ def _choice_of(options: list[tuple[Any, Any]], names: tuple[tuple[str, Any], ...
 
 
 def _json_of(value: Any) -> Any:
-    """The JSON value of a choice."""
+    """What JSON has for a value of a choice."""
     if isinstance(value, Enum):
         value = value.value
     return value if value is None or type(value) in (str, int, float, bool) else MISSING
@@ -536,7 +546,7 @@ class _ReferenceInliner:
         return self.inline(value, inside) if key in _SUBSCHEMAS else value
 
     def _resolve(self, reference: str) -> Any:
-        """Look up a reference within this document; None for any other."""
+        """What a reference within this document points to; None for any other."""
         found: Any = self._root
         if reference == "#":
             return found

@@ -10,6 +10,7 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MethodType, SimpleNamespace
 from typing import (
     TYPE_CHECKING,
@@ -27,11 +28,12 @@ from typing import (
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
+from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.validation import int_problem, seconds_problem
 
 if TYPE_CHECKING:
     # Imported below where they are used: schemas take long to import, and to import an agent none is needed.
-    from autonomy_ctx.tools.schema import ObjectKind
+    from autonomy_ctx.tools.schema import Field, ObjectKind
 
 logger = logging.getLogger("autonomy_ctx.tools")
 # Set by the code that runs the tool; the model does not see them.
@@ -78,7 +80,7 @@ class ToolRegistry:
 
 
 class Parameters(NamedTuple):
-    """The object that a model fills in, and the injected names, with whether they must be given."""
+    """What a model fills in as an object, and which names are injected, with whether they must be."""
 
     object_kind: ObjectKind
     injected: Mapping[str, bool]
@@ -118,6 +120,32 @@ def resolve_annotation(function: Callable[..., Any], annotation: Any, names: Map
     except Exception:
         # For example a name that only a type checker imports.
         return annotation
+
+
+def read_parameters(
+    tool: str,
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    hints: Mapping[str, Any],
+    described: Mapping[str, str],
+) -> Parameters:
+    """The parameters with the shapes that `hints` give them."""
+    from autonomy_ctx.tools.schema import MISSING, Field, ObjectKind, Shape
+
+    fields: list[Field] = []
+    injected: dict[str, bool] = {}
+    rest, rest_name = None, None
+    for name, parameter in signature.parameters.items():
+        hint = Any if parameter.annotation is parameter.empty else hints[name]
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest, rest_name = Shape(hint), name
+        elif name in INJECTED_NAMES:
+            injected[name] = required
+        else:
+            default = MISSING if required else parameter.default
+            fields.append(Field(name, Shape(hint), default, required, described.get(name)))
+    return Parameters(ObjectKind(tool, function, tuple(fields), rest), injected, rest_name)
 
 
 class Tool(Generic[P, R]):
@@ -164,37 +192,22 @@ class Tool(Generic[P, R]):
         self._hints = self._resolve_hints({}, names or {})
         functools.update_wrapper(self, function, updated=())
 
-    @property
+    @cached_property
     def parameters(self) -> Parameters:
         """The parameters: the model's and the injected ones."""
-        from autonomy_ctx.tools.schema import MISSING, Field, ObjectKind, Shape
-
         hints = self._resolve_hints(self._hints, {})
-        fields: list[Field] = []
-        injected: dict[str, bool] = {}
-        rest, rest_name = None, None
-        for name, parameter in self.signature.parameters.items():
-            hint = Any if parameter.annotation is parameter.empty else hints[name]
-            required = parameter.default is parameter.empty
-            if parameter.kind is parameter.VAR_KEYWORD:
-                rest, rest_name = Shape(hint), name
-            elif name in INJECTED_NAMES:
-                injected[name] = required
-            else:
-                default = MISSING if required else parameter.default
-                described = self._docstring.arguments.get(name)
-                fields.append(Field(name, Shape(hint), default, required, described))
-        return Parameters(ObjectKind(self.name, self.function, tuple(fields), rest), injected, rest_name)
+        return read_parameters(self.name, self.function, self.signature, hints, self._docstring.arguments)
 
-    @property
-    def spec(self) -> dict[str, Any]:
-        """Name, description and the JSON schema of the parameters, in a new dict."""
-        return {"name": self.name, "description": self.description, "parameters": self._schema()}
-
+    @cached_property
     def _schema(self) -> dict[str, Any]:
         from autonomy_ctx.tools.schema import object_schema
 
         return object_schema(self.parameters.object_kind)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Name, description and the JSON schema of the parameters, in a new dict."""
+        return {"name": self.name, "description": self.description, "parameters": thaw(self._schema)}
 
     def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
         """The arguments of a model, checked and converted, together with the injected ones."""
@@ -221,7 +234,7 @@ class Tool(Generic[P, R]):
         return bound
 
     def renamed(self, name: str) -> Self:
-        """A copy of the tool under another name."""
+        """The same tool under another name."""
         other = copy.copy(self)
         other.name = _check_tool_name(self.function, name)
         return other
@@ -236,6 +249,9 @@ class Tool(Generic[P, R]):
         bound: Tool[..., R] = copy.copy(self)
         bound.function = MethodType(self.function, instance)
         bound.signature = read_signature(self.name, bound.function)
+        for name in ("parameters", "_schema"):
+            # What was cached has `self` among the model's parameters.
+            vars(bound).pop(name, None)
         return bound
 
     def __repr__(self) -> str:
@@ -254,7 +270,7 @@ class ToolSource(Protocol):
 
     @property
     def name(self) -> str:
-        """The prefix for the name of a tool that another one has already."""
+        """What stands before the name of a tool that another one has already."""
 
     async def prepare(self, user: object) -> None:
         """Be of use to this user. Its first time waits until the tools are known, or cannot be for now."""

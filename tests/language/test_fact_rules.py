@@ -25,6 +25,7 @@ from autonomy_ctx.language.fact import (
 )
 from autonomy_ctx.language.fact_rules import find_facts
 from autonomy_ctx.messages.message import content_text
+from autonomy_ctx.messages.text_cache import forget_texts
 
 CASES = Path(__file__).parent / "fact_cases"
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
@@ -225,6 +226,17 @@ def steps(history: list[tuple[int, Message]], standing: Sequence[Fact] = ()) -> 
     return count
 
 
+def test_a_long_list_of_standing_facts_is_not_read_anew_with_every_message() -> None:
+    standing = [
+        Fact(id=f"F{n}", kind="value", text=f"The port of box {n} is {n}", position=n, created_at=NOON)
+        for n in range(1, 1001)
+    ]
+    said = [(2000, Message("user", "Never deploy on Fridays.", created_at=NOON))]
+    forget_texts()
+    first, again = steps(said, standing), steps(said, standing)
+    assert again < first / 4
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -239,7 +251,9 @@ def test_twice_the_messages_take_about_twice_the_steps(text: str) -> None:
         return [(n, Message("user", text.format(n=n), created_at=NOON)) for n in range(1, size + 1)]
 
     steps(history(2))  # tables are made on first use
+    forget_texts()
     few = steps(history(120))
+    forget_texts()
     assert steps(history(240)) < 2.6 * few
 
 

@@ -1,11 +1,24 @@
-"""Texts that are cached for a whole process go when somebody's data goes."""
+"""Texts that are cached for a whole process go when somebody's data goes.
+
+Until then the garbage collector follows few objects for them: a full collection makes a turn wait.
+"""
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.messages.text_cache import count_cached_texts
+from autonomy_ctx.language.digest import read_for_digest
+from autonomy_ctx.language.fact_clauses import read_clause
+from autonomy_ctx.language.phrases import PhraseTable, split_words
+from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
+
+SENTENCES = [
+    f"Please always send the invoices of customer {number} to office-{number}@example.com by Friday."
+    for number in range(500)
+]
 
 
 async def hold_conversation(memory: Memory) -> None:
@@ -34,3 +47,40 @@ async def test_a_deletion_leaves_no_text_in_a_cache(what: str) -> None:
             [fact, *_] = await memory.facts("ana", "trip")
             await memory.facts("ana", "trip").remove(fact.id)
         assert count_cached_texts() == 0
+
+
+def count_followed_objects() -> int:
+    """How many objects the garbage collector follows."""
+    # A collection takes out tuples in which nothing has to be followed, the next one tuples of these.
+    for _ in range(3):
+        gc.collect()
+    return len(gc.get_objects())
+
+
+def test_the_garbage_collector_follows_few_objects_for_a_clause() -> None:
+    _ = read_clause("Makes the tables.").content
+    forget_texts()
+    before = count_followed_objects()
+    for sentence in SENTENCES:
+        assert read_clause(sentence).content
+    # The clause, its attributes, its words, and what it is about.
+    assert count_followed_objects() - before < 4.5 * len(SENTENCES)
+
+
+def test_the_garbage_collector_follows_few_objects_for_a_sentence_of_a_digest() -> None:
+    list(read_for_digest([Message("assistant", "Makes the patterns of order-1.")]))
+    forget_texts()
+    before = count_followed_objects()
+    for at in range(0, len(SENTENCES), 20):
+        list(read_for_digest([Message("assistant", " ".join(SENTENCES[at : at + 20]))]))
+    assert count_cached_texts() == len(SENTENCES) / 20
+    assert count_followed_objects() - before < 1.5 * len(SENTENCES)
+
+
+def test_the_garbage_collector_follows_no_phrase_of_a_table() -> None:
+    phrases = [f"room {number} of the house" for number in range(500)]
+    before = count_followed_objects()
+    table = PhraseTable((phrase, frozenset({len(phrase)})) for phrase in phrases)
+    assert count_followed_objects() - before < 0.2 * len(phrases)
+    found = [match.value for phrase in phrases for match in table.find(phrase, split_words(phrase))]
+    assert found == [{len(phrase)} for phrase in phrases]

@@ -549,7 +549,7 @@ BUILDS = (
     BrokenBuild(
         name="summaries-are-not-checked",
         promise="A failed summary loses nothing",
-        function="autonomy_ctx.compaction.checks:check_summary",
+        function="autonomy_ctx.compaction.checks:judge",
         replacement=accept_every_summary,
         tests=(
             "tests/sections/test_summarized.py::test_an_unfit_answer_keeps_the_history_and_is_counted",

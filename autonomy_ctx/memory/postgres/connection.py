@@ -28,6 +28,7 @@ from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreError, StoreUnavail
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.postgres.errors import (
     Failure,
+    ServerName,
     classify,
     damage_error,
     describe,
@@ -36,7 +37,6 @@ from autonomy_ctx.memory.postgres.errors import (
     is_unanswered,
     outage_error,
     parse_url,
-    server_name,
     translate,
 )
 from autonomy_ctx.memory.postgres.migrate import prepare_schema
@@ -85,17 +85,6 @@ _DELETE_OLD_WRITERS = """
 """
 
 
-async def fetch_all(connection: Connection, statement: Any, values: Any = None) -> list[Any]:
-    """Run a statement, and return all rows."""
-    return await (await connection.execute(statement, values)).fetchall()
-
-
-async def fetch_one(connection: Connection, statement: Any, values: Any = None) -> tuple[Any, ...] | None:
-    """Run a statement, and return its first row; None when there is none."""
-    row: tuple[Any, ...] | None = await (await connection.execute(statement, values)).fetchone()
-    return row
-
-
 class _Deadline:
     """The deadline of a call, and its failures so far."""
 
@@ -119,7 +108,9 @@ class _Pool:
         pool = self
 
         class PooledConnection(psycopg.AsyncConnection[Any]):
-            """A connection that reports connection failures to its pool."""
+            """A connection that reports connection failures to its pool, with a cursor for short results."""
+
+            short_cursor: psycopg.AsyncCursor[Any]
 
             @classmethod
             async def connect(cls, *given: Any, **options: Any) -> Any:
@@ -132,6 +123,7 @@ class _Pool:
                     _cancel_until_done(asyncio.current_task())
                     raise
                 pool.connections.add(made)
+                made.short_cursor = made.cursor()
                 return made
 
         self.inner: AsyncConnectionPool[Any] = AsyncConnectionPool(
@@ -204,7 +196,7 @@ async def _cancel_statement(connection: Connection) -> None:
 
 
 class _Writer:
-    """A proof of commits, one transaction after another: its row has the number of the last one."""
+    """What proves the commits of one transaction after another: its row has the number of the last one."""
 
     __slots__ = ("id", "number")
 
@@ -223,7 +215,7 @@ class _Transaction(Generic[T]):
 
 
 def connect_options(url: str) -> dict[str, Any]:
-    """Options of a connection that its URL does not set."""
+    """What a connection is made with, as far as a URL does not say it."""
     parts = parse_url(url)
     # Nothing is prepared and nothing is set: behind a pooler, each transaction may have another session.
     options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "client_encoding": "utf8"}
@@ -240,7 +232,7 @@ class Database:
     def __init__(self, url: str, *, timeout: float, pool_size: int) -> None:
         self.options = connect_options(url)
         self.url, self.timeout, self.pool_size = url, timeout, pool_size
-        self.name = server_name(url)
+        self.name = ServerName.from_url(url).text
         # Which database was found there, and how often: after a failover it may have lost the last commits.
         self.identity: tuple[str, int] | None = None
         self._opens = 0
@@ -317,7 +309,7 @@ class Database:
 
     @property
     def begin_statement(self) -> str:
-        """The statement that begins a transaction, with the limit of how long it may stand still."""
+        """What begins a transaction; in one round trip with the limit of how long it may stand still."""
         milliseconds = max(int(min(IDLE_SECONDS, self.timeout * IDLE_SHARE) * 1000), 1)
         return (
             "BEGIN ISOLATION LEVEL READ COMMITTED; "
@@ -338,7 +330,7 @@ class Database:
             raise self._outage_error(deadline) from None
 
     async def survives(self, statement: sql.Composed) -> bool:
-        """Try whether the server can run a statement without crashing.
+        """Whether the server can run a statement without crashing.
 
         It is run once, on a separate connection.
         """

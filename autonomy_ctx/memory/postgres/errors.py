@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL: which of them to try again after, and the error that a user should see.
+"""What went wrong on the way to PostgreSQL: whether to try again, and the error that a user should see.
 
 The errors of psycopg are not chained to ours: they may quote message ids, or parts of a URL.
 """
@@ -6,6 +6,7 @@ The errors of psycopg are not chained to ours: they may quote message ids, or pa
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 import psycopg
 from psycopg import conninfo
@@ -34,7 +35,7 @@ _REFUSED_STATES = {
 
 
 class Failure(Enum):
-    """Kinds of errors of psycopg, by what a call does next."""
+    """What an error of psycopg means for a call."""
 
     # The connection is gone or cannot be made. It may work again.
     LOST = "lost"
@@ -46,15 +47,21 @@ class Failure(Enum):
     FINAL = "final"
 
 
-def server_name(url: str) -> str:
-    """The hosts, ports and name of the database in a URL, without user and password."""
-    parts = parse_url(url)
-    hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
-    ports = str(parts.get("port") or _DEFAULT_PORT).split(",")
-    if len(ports) < len(hosts):
-        ports *= len(hosts)
-    places = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
-    return f"postgresql://{places}/{parts.get('dbname') or parts.get('user') or ''}"
+class ServerName(NamedTuple):
+    """Where a database is, without user and password."""
+
+    text: str
+
+    @classmethod
+    def from_url(cls, url: str) -> ServerName:
+        """The hosts, ports and name of the database in a URL."""
+        parts = parse_url(url)
+        hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
+        ports = str(parts.get("port") or _DEFAULT_PORT).split(",")
+        if len(ports) < len(hosts):
+            ports *= len(hosts)
+        places = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
+        return cls(f"postgresql://{places}/{parts.get('dbname') or parts.get('user') or ''}")
 
 
 def parse_url(url: str) -> dict[str, object]:
@@ -72,7 +79,7 @@ def parse_url(url: str) -> dict[str, object]:
 
 
 def classify(error: psycopg.Error) -> Failure:
-    """Tell the kind of an error."""
+    """What an error means for the call that met it."""
     state = error.sqlstate
     if state is None:
         # No answer of a server: the socket was closed, or the client itself refused.
@@ -86,7 +93,7 @@ def classify(error: psycopg.Error) -> Failure:
 
 
 def is_unanswered(error: psycopg.Error) -> bool:
-    """True when a statement may have been done: the server has not said that it was not.
+    """Whether a statement may have been done: the server has not said that it was not.
 
     A pooler that has lost the server answers with a state of its own, of class 08.
     """
@@ -119,13 +126,13 @@ def describe(error: psycopg.Error) -> str:
 
 
 def is_full(error: psycopg.Error) -> bool:
-    """True when a server has no room for another connection."""
+    """Whether a server has no room for another connection."""
     text = str(error).lower()
     return error.sqlstate == "53300" or "too many" in text or "remaining connection slots" in text
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """True when a retry would not help: a wrong password, for example, or an unknown database."""
+    """Whether a retry would not help: a wrong password, for example, or an unknown database."""
     if error.sqlstate is not None:
         return error.sqlstate.startswith(tuple(_REFUSED_STATES))
     if is_full(error):

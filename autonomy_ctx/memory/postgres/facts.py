@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import psycopg
 
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import encode_text
@@ -14,13 +17,11 @@ from autonomy_ctx.memory.facts import (
     EndedFact,
     FactIndex,
     FactRow,
-    added_facts,
     decode_fact_row,
     ended_state,
     make_fact,
     make_rows,
 )
-from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.store import ProfileFact
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
@@ -89,20 +90,22 @@ DROP_LOST = f"""
 """  # noqa: S608  # our names
 
 
-async def read_profile_facts(connection: Connection, agent: str, scope: str) -> list[ProfileFact]:
+async def read_profile_facts(
+    connection: psycopg.AsyncConnection[Any], agent: str, scope: str
+) -> list[ProfileFact]:
     """The facts of all conversations of a scope with an agent that hold in all of them, oldest first."""
-    rows = await fetch_all(connection, _SELECT_PROFILE, (scope, agent))
+    rows = await (await connection.execute(_SELECT_PROFILE, (scope, agent))).fetchall()
     return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
-async def read_all_facts(connection: Connection, conversation_id: int) -> list[Fact]:
+async def read_all_facts(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[Fact]:
     """All stored facts in the order of writing, with their states."""
-    rows = await fetch_all(connection, _SELECT_ALL, (conversation_id,))
+    rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
     return [make_fact(decode_fact_row(row[:-1]), ended_state(row[-1])) for row in rows]
 
 
 async def write_facts(
-    connection: Connection,
+    connection: psycopg.AsyncConnection[Any],
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
@@ -112,11 +115,12 @@ async def write_facts(
     """Make changes, and return the added facts. The conversation is locked."""
     if not changes:
         return []
-    [(last,)] = await fetch_all(
-        connection, "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
+    cursor = await connection.execute(
+        "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
     )
-    holding = await fetch_all(connection, _SELECT_HOLDING, (conversation_id,))
-    index = FactIndex(map(decode_fact_row, holding))
+    [(last,)] = await cursor.fetchall()
+    holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
+    index = FactIndex.of_rows(map(decode_fact_row, holding))
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if not rows:
@@ -128,40 +132,49 @@ async def write_facts(
         "UPDATE autonomy_ctx.conversation SET last_fact = %s WHERE id = %s",
         (max(last, *(row.number for row in rows)), conversation_id),
     )
-    return added_facts(rows)
+    by_target = {row.target: row.is_done for row in rows}
+    return [
+        make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
 
 
-async def remove_fact(connection: Connection, conversation_id: int, number: int) -> bool:
+async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id: int, number: int) -> bool:
     """Remove a fact that holds. The fact that it replaced does not come back."""
-    rows = await fetch_all(
-        connection,
+    cursor = await connection.execute(
         "DELETE FROM autonomy_ctx.fact WHERE conversation_id = %s AND number = %s AND ended_by IS NULL "
         "AND NOT is_done RETURNING target",
         (conversation_id, number),
     )
-    targets = [target for (target,) in rows]
+    targets = [target for (target,) in await cursor.fetchall()]
     ended = [(target, ENDED_BY_REMOVAL) for target in targets if target is not None]
     await _end(connection, conversation_id, ended)
     return bool(targets)
 
 
-async def drop_facts(connection: Connection, conversation_id: int, which: str, *values: int) -> int:
+async def drop_facts(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, which: str, *values: int
+) -> int:
     """Delete derived rows with one of the statements of this module; facts that they ended hold again."""
-    numbers = [number for (number,) in await fetch_all(connection, which, (conversation_id, *values))]
+    cursor = await connection.execute(which, (conversation_id, *values))
+    numbers = [number for (number,) in await cursor.fetchall()]
     await _restore_ended(connection, conversation_id, numbers)
     return len(numbers)
 
 
 async def drop_covered_facts(
-    connection: Connection, conversation_id: int, first: int, last: int
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, first: int, last: int
 ) -> list[EndedFact]:
     """Delete the derived rows of messages that a segment covers, and return them."""
-    rows = await fetch_all(connection, _DROP_COVERED, (conversation_id, first, last))
+    rows = await (await connection.execute(_DROP_COVERED, (conversation_id, first, last))).fetchall()
     await _restore_ended(connection, conversation_id, [row[0] for row in rows])
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
-async def _restore_ended(connection: Connection, conversation_id: int, numbers: Sequence[int]) -> None:
+async def _restore_ended(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, numbers: Sequence[int]
+) -> None:
     """Let facts hold again that rows had ended which are gone."""
     if numbers:
         await connection.execute(
@@ -170,24 +183,24 @@ async def _restore_ended(connection: Connection, conversation_id: int, numbers: 
         )
 
 
-async def read_fact_rows(connection: Connection, conversation_id: int) -> list[EndedFact]:
+async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[EndedFact]:
     """All rows, and what ended each."""
-    rows = await fetch_all(connection, _SELECT_ROWS, (conversation_id,))
+    rows = await (await connection.execute(_SELECT_ROWS, (conversation_id,))).fetchall()
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
 async def read_forkable_facts(
-    connection: Connection, conversation_id: int, at: int, covered: int
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int, covered: int
 ) -> tuple[dict[int, FactRow], dict[int, int]]:
     """The input of `fork_facts` for a fork at a position: rows by number, and what ended them."""
     values = {"id": conversation_id, "at": at, "covered": covered}
-    found = await fetch_all(connection, _SELECT_FORKABLE, values)
+    found = await (await connection.execute(_SELECT_FORKABLE, values)).fetchall()
     ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
     return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
 
 
 async def insert_ended_facts(
-    connection: Connection, conversation_id: int, facts: Sequence[EndedFact]
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, facts: Sequence[EndedFact]
 ) -> None:
     """Write the rows of a fork or of a copy."""
     await _insert(connection, conversation_id, [fact.row for fact in facts])
@@ -195,14 +208,18 @@ async def insert_ended_facts(
     await _end(connection, conversation_id, ended)
 
 
-async def _insert(connection: Connection, conversation_id: int, rows: Sequence[FactRow]) -> None:
+async def _insert(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, rows: Sequence[FactRow]
+) -> None:
     columns = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
     columns["text"] = [encode_text(row.text) for row in rows]
     if rows:
         await connection.execute(_INSERT, (conversation_id, *columns.values()))
 
 
-async def _end(connection: Connection, conversation_id: int, ended: Sequence[tuple[int, int]]) -> None:
+async def _end(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, ended: Sequence[tuple[int, int]]
+) -> None:
     """Mark facts as ended by rows."""
     if ended:
         numbers, ends = ([*column] for column in zip(*ended, strict=True))

@@ -6,12 +6,15 @@ one. Their times are those of the server.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-from autonomy_ctx.memory.encoding import encode_text
-from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
-from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
+import psycopg
+
+from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.postgres.log import (
     MESSAGES_OF_CONVERSATION,
     ensure_conversation,
@@ -19,7 +22,7 @@ from autonomy_ctx.memory.postgres.log import (
     index_text,
     key_digest,
 )
-from autonomy_ctx.memory.store import Key, MessageRef, Record
+from autonomy_ctx.memory.store import Key, Record
 
 # Each record given gets a number, in order. Of those with one name only the last is stored.
 _PUT_RECORDS = """
@@ -94,7 +97,7 @@ _DROP_RECORDS = """
 
 
 async def put_records(
-    connection: Connection,
+    connection: psycopg.AsyncConnection[Any],
     key: Key,
     kind: str,
     records: Sequence[tuple[str, str]],
@@ -129,7 +132,8 @@ async def put_records(
         "derived": derived,
         "keep": keep,
     }
-    numbers = [number for (number,) in await fetch_all(connection, _PUT_RECORDS, values)]
+    cursor = await connection.execute(_PUT_RECORDS, values)
+    numbers = [number for (number,) in await cursor.fetchall()]
     if refs:
         await connection.execute(_INSERT_REFS, (*quoted, numbers))
     if keep is not None:
@@ -137,14 +141,14 @@ async def put_records(
     return numbers
 
 
-async def put_record(connection: Connection, key: Key, record: RecordDraft) -> None:
+async def put_record(connection: psycopg.AsyncConnection[Any], key: Key, record: RecordDraft) -> None:
     """Store one record in a transaction."""
     kind, name, body, keep, derived, generation, refs = record
     await put_records(connection, key, kind, [(name, body)], keep, derived, generation, refs)
 
 
 def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
-    """The part of a statement after `head` that stores a record without quotes; and its values."""
+    """What a statement has after `head` to store a record that quotes nothing beside messages; its values."""
     kind, name, body, keep, derived, generation, _ = record
     indexed = index_text(name)
     long_name = None if indexed == name else name
@@ -155,21 +159,27 @@ def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
 
 
 async def _find_quoted(
-    connection: Connection, key: Key, refs: Sequence[MessageRef]
+    connection: psycopg.AsyncConnection[Any], key: Key, refs: Sequence[MessageRef]
 ) -> tuple[list[int], list[int]] | None:
     """The conversations and positions of quoted messages, as in `record_ref`; None if one is not there."""
     keys = [key_digest(ref.key(key)) for ref in refs]
-    ids = {bytes(found): number for found, number in await fetch_all(connection, _LOCK_QUOTED, (keys,))}
+    cursor = await connection.execute(_LOCK_QUOTED, (keys,))
+    ids = {bytes(found): number for found, number in await cursor.fetchall()}
     if not ids.keys() >= set(keys):
         return None
     columns = [ids[one] for one in keys], [ref.position or 0 for ref in refs]
     # Another statement: after waiting for a lock, this one sees what the other has deleted.
-    [(count,)] = await fetch_all(connection, _COUNT_QUOTED, columns)
+    [(count,)] = await (await connection.execute(_COUNT_QUOTED, columns)).fetchall()
     return columns if count == len(refs) else None
 
 
 async def read_records(
-    connection: Connection, key: Key, kind: str, name: str | None, after: int, limit: int | None
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    kind: str,
+    name: str | None,
+    after: int,
+    limit: int | None,
 ) -> list[Record]:
     """The newest records after a number, oldest first."""
     values = {
@@ -179,11 +189,16 @@ async def read_records(
         "after": after,
         "limit": limit,
     }
-    return [decode_record(*row) for row in reversed(await fetch_all(connection, _SELECT_RECORDS, values))]
+    cursor = await connection.execute(_SELECT_RECORDS, values)
+    return [_decode_record(*row) for row in reversed(await cursor.fetchall())]
 
 
 async def drop_records(
-    connection: Connection, key: Key, kind: str, names: Sequence[str] | None, before: float | None
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    kind: str,
+    names: Sequence[str] | None,
+    before: float | None,
 ) -> list[str]:
     """Remove records; the names of those that were there, oldest first."""
     found = await find_conversation(connection, key)
@@ -195,4 +210,13 @@ async def drop_records(
         "names": None if names is None else [index_text(name) for name in names],
         "before": before,
     }
-    return [name for _, name in sorted(await fetch_all(connection, _DROP_RECORDS, values))]
+    cursor = await connection.execute(_DROP_RECORDS, values)
+    return [name for _, name in sorted(await cursor.fetchall())]
+
+
+def _decode_record(number: int, name: str, at: float, body: str) -> Record:
+    try:
+        return Record(number, name, at, json.loads(body))
+    except (ValueError, TypeError):
+        # Without the cause, which might quote a user's text.
+        raise UnreadableRow(f"the record with number {number} cannot be read") from None

@@ -23,9 +23,9 @@ from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, index_te
 from autonomy_ctx.language.stems import stem_term
 from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
+from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, IndexBlock, QueryTerms, SearchScope, row_text
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, row_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -166,8 +166,21 @@ _SELECT_MESSAGES = """
 """
 
 
+class SearchScope(NamedTuple):
+    """Where to search."""
+
+    agent: str
+    scope: str
+    conversation: str | None
+
+    @property
+    def digest(self) -> bytes:
+        """What the scope is found by. Names have no NUL, so no two scopes join to the same text."""
+        return sha256(f"{self.agent}\0{self.scope}".encode()).digest()
+
+
 class SearchState(NamedTuple):
-    """The number of a scope in the index, the messages that can be found, and what the index lacks."""
+    """What can be found: the number of the scope in the index, its messages, and what the index lacks."""
 
     scope_number: int | None
     messages: int
@@ -175,6 +188,25 @@ class SearchState(NamedTuple):
     unindexed: list[tuple[int, int]]
     # Whether it is one conversation that shares messages of others.
     is_fork: bool
+
+
+class IndexBlock(NamedTuple):
+    """Messages of one conversation on their way into the index."""
+
+    conversation_id: int
+    # As of when they were read.
+    generation: int
+    start: int
+    end: int
+    # Position, id, created, tokens, counter and body of each.
+    rows: list[tuple[int, str, int, int, str, str]]
+
+
+class IndexEntries(NamedTuple):
+    """The same, with the terms of each by its position."""
+
+    block: IndexBlock
+    terms: dict[int, IndexTerms]
 
 
 async def search(
@@ -199,20 +231,21 @@ async def _update_index(
         return await read_index_blocks(connection, unindexed)
 
     async def write(connection: Connection) -> None:
-        await write_index_blocks(connection, search_scope, blocks)
+        await write_index_entries(connection, search_scope, entries)
 
     while blocks := await database.read(read):
+        entries = await asyncio.to_thread(split_terms, blocks)
         await database.write(write)
 
 
 async def read_state(connection: Connection, search_scope: SearchScope) -> SearchState:
-    """Read what can be found, and what the index lacks."""
+    """What can be found, and what the index lacks."""
     agent, scope, conversation = search_scope
-    values: dict[str, Any] = {"scope_key": _scope_digest(search_scope), "agent": agent, "scope": scope}
+    values: dict[str, Any] = {"scope_key": search_scope.digest, "agent": agent, "scope": scope}
     statement = _SELECT_SCOPE_STATE
     if conversation is not None:
         statement, values["key"] = _SELECT_CONVERSATION_STATE, key_digest(Key(agent, scope, conversation))
-    [found] = await fetch_all(connection, statement, values)
+    [found] = await (await connection.execute(statement, values)).fetchall()
     number, messages, ids, heads, is_fork = found
     is_one_fork = conversation is not None and is_fork
     return SearchState(number, messages, list(zip(ids, heads, strict=True)), is_one_fork)
@@ -225,53 +258,60 @@ async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[in
     targets = dict(unindexed)
     blocks: list[IndexBlock] = []
     rows, size = _BLOCK_ROWS, _BLOCK_BYTES
-    states = await fetch_all(connection, _SELECT_INDEX_STATE, (list(targets),))
-    for conversation_id, start, generation, head in states:
+    cursor = await connection.execute(_SELECT_INDEX_STATE, (list(targets),))
+    for conversation_id, start, generation, head in await cursor.fetchall():
         # Another process may have been here.
         if start >= targets[conversation_id]:
             continue
-        read = await fetch_all(connection, _SELECT_BLOCK, (conversation_id, start, rows, size))
+        read = await (
+            await connection.execute(_SELECT_BLOCK, (conversation_id, start, rows, size))
+        ).fetchall()
         rows, size = rows - len(read), size - sum(row[-1] for row in read)
         is_full = rows <= 0 or size <= 0
         # What was appended since the head was read is for the next time, unless it is in the block.
         end = read[-1][0] if is_full else max(head, read[-1][0] if read else 0)
-        terms = await asyncio.to_thread(_split_terms, read)
-        blocks.append(IndexBlock(conversation_id, generation, start, end, terms))
+        blocks.append(IndexBlock(conversation_id, generation, start, end, [row[:-1] for row in read]))
         if is_full:
             break
     return blocks
 
 
-def _split_terms(rows: Sequence[tuple[Any, ...]]) -> dict[int, IndexTerms]:
-    return {row[0]: index_terms(row_text(*row[:-1])) for row in rows}
+def split_terms(blocks: Sequence[IndexBlock]) -> list[IndexEntries]:
+    """Blocks with their terms. It takes a while: call it in a thread."""
+    return [
+        IndexEntries(block, {row[0]: index_terms(row_text(*row)) for row in block.rows}) for block in blocks
+    ]
 
 
-async def write_index_blocks(
-    connection: Connection, search_scope: SearchScope, blocks: Sequence[IndexBlock]
+async def write_index_entries(
+    connection: Connection, search_scope: SearchScope, entries: Sequence[IndexEntries]
 ) -> None:
     """Take messages into the index, but none of a conversation that was indexed or cut meanwhile."""
     number = await _ensure_scope_number(connection, search_scope)
-    ids = [block.conversation_id for block in blocks]
-    generations = dict(await fetch_all(connection, _LOCK_GENERATIONS, (ids,)))
-    for block in blocks:
+    ids = [block.conversation_id for block, _ in entries]
+    generations = dict(await (await connection.execute(_LOCK_GENERATIONS, (ids,))).fetchall())
+    for block, terms in entries:
         if generations[block.conversation_id] != block.generation:
             continue
         place = {"id": block.conversation_id, "start": block.start, "end": block.end}
-        if await fetch_one(connection, _MOVE_PROGRESS, place) is None:
-            continue
-        await connection.execute(_DELETE_ENTRIES, place)
-        if block.terms:
-            vectors = [_vector(number, found) for found in block.terms.values()]
+        moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
+        if moved is not None:
+            await connection.execute(_DELETE_ENTRIES, place)
+        if moved is not None and terms:
+            vectors = [_vector(number, found) for found in terms.values()]
             # Other forms of words do not make a message longer.
-            lengths = [len(found.words) for found in block.terms.values()]
-            values = (block.conversation_id, list(block.terms), lengths, vectors)
-            await connection.execute(_INSERT_ENTRIES, values)
+            lengths = [len(found.words) for found in terms.values()]
+            await connection.execute(_INSERT_ENTRIES, (block.conversation_id, list(terms), lengths, vectors))
 
 
 async def find_messages(
-    connection: Connection, search_scope: SearchScope, state: SearchState, terms: QueryTerms, limit: int
+    connection: Connection,
+    search_scope: SearchScope,
+    state: SearchState,
+    terms: QueryTerms,
+    limit: int,
 ) -> list[SearchHit]:
-    """Find what matches any of the terms, best first; of equals the newest."""
+    """What matches any of the terms, best first; of equals the newest."""
     if state.scope_number is None:
         return []
     number = state.scope_number
@@ -289,7 +329,7 @@ async def find_messages(
     if search_scope.conversation is not None:
         statement = _SELECT_FORK_HITS if state.is_fork else _SELECT_CONVERSATION_HITS
         values["key"] = key_digest(Key(*search_scope))  # type: ignore[arg-type]
-    rows = await fetch_all(connection, statement, values)
+    rows = await (await connection.execute(statement, values)).fetchall()
     return [
         SearchHit(
             # What one conversation shares with others has its name.
@@ -308,23 +348,17 @@ async def read_indexed(
     """The messages at many places."""
     digests = {name: key_digest(Key(agent, scope, name)) for name in {name for name, _ in places}}
     values = ([digests[name] for name, _ in places], [position for _, position in places])
-    rows = await fetch_all(connection, _SELECT_MESSAGES, values)
+    rows = await (await connection.execute(_SELECT_MESSAGES, values)).fetchall()
     return [IndexedMessage(name, *decode_entry(*row)) for name, *row in rows]
 
 
 async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:
     """The number of a scope of an agent."""
-    meant = (_scope_digest(search_scope),)
-    found = await fetch_one(connection, _SELECT_SCOPE, meant)
+    found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
     while found is None:
-        await connection.execute(_INSERT_SCOPE, meant)
-        found = await fetch_one(connection, _SELECT_SCOPE, meant)
+        await connection.execute(_INSERT_SCOPE, (search_scope.digest,))
+        found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
     return int(found[0])
-
-
-def _scope_digest(search_scope: SearchScope) -> bytes:
-    """A key to find a scope by. Names have no NUL, so no two scopes join to the same text."""
-    return sha256(f"{search_scope.agent}\0{search_scope.scope}".encode()).digest()
 
 
 def _vector(scope_number: int, found: IndexTerms) -> str:

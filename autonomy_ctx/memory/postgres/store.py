@@ -15,6 +15,7 @@ import anyio
 
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import facts as fact_rows
@@ -24,7 +25,7 @@ from autonomy_ctx.memory.postgres import vectors as vector_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
 from autonomy_ctx.memory.postgres.notifications import Notifications
 from autonomy_ctx.memory.postgres.outline import read_outline
-from autonomy_ctx.memory.search_text import SearchScope, query_terms
+from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -32,7 +33,6 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
-    MessageRef,
     PinSource,
     ProfileFact,
     Record,
@@ -152,15 +152,14 @@ class PostgresStore:
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
         await self._write(turns.leave_turn, key, ticket, owner)
-        self._notifications.here().note(turns.turn_topic(key))
+        self._notifications.wake(turns.turn_topic(key))
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
         self._database.check_usable()
         topic = turns.turn_topic(key)
-        listener = self._notifications.here()
-        with anyio.move_on_after(seconds), listener.line_up(topic, ticket) as line:
+        with anyio.move_on_after(seconds), self._notifications.line_up(topic, ticket) as line:
             while True:
-                since, wait = listener.number, seconds
+                since, wait = self._notifications.number, seconds
                 # Only the first of this process looks: the others come after it in any case.
                 if ticket <= min(line, default=ticket):
                     lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
@@ -168,7 +167,7 @@ class PostgresStore:
                         return
                     # When the leases before it expire, for which there is no notification.
                     wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
-                await listener.wait(topic, since, wait)
+                await self._notifications.wait(topic, since, wait)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
@@ -247,12 +246,12 @@ class PostgresStore:
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         self._database.check_usable()
-        self._notifications.here().note_look(leases.work_topic(task))
+        self._notifications.note_look(leases.work_topic(task))
         return await self._write(leases.claim_next, owner, task, seconds)
 
     async def wait_for_work(self, *, task: str, seconds: float) -> None:
         self._database.check_usable()
-        await self._notifications.here().wait_since_look(leases.work_topic(task), seconds)
+        await self._notifications.wait_since_look(leases.work_topic(task), seconds)
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
         # Repeated, it does the same again.
@@ -294,7 +293,7 @@ class PostgresStore:
         if not terms:
             self._database.check_usable()
             return []
-        search_scope = SearchScope(agent, scope, conversation)
+        search_scope = search_rows.SearchScope(agent, scope, conversation)
         return await search_rows.search(self._database, search_scope, terms, limit)
 
     async def read_indexed(
@@ -317,7 +316,7 @@ class PostgresStore:
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[EmbeddingBlock] | None:
-        search_scope = SearchScope(agent, scope, conversation)
+        search_scope = search_rows.SearchScope(agent, scope, conversation)
         return await self._read(vector_rows.read_unembedded, search_scope, embedder, limit)
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
@@ -336,7 +335,7 @@ class PostgresStore:
         conversation: str | None = None,
         limit: int,
     ) -> list[SearchHit]:
-        in_use, search_scope = self._embedder, SearchScope(agent, scope, conversation)
+        in_use, search_scope = self._embedder, search_rows.SearchScope(agent, scope, conversation)
         if in_use is None or in_use.number != embedder:
             self._database.check_usable()
             return []
@@ -399,7 +398,7 @@ class PostgresStore:
             await self._notifications.close()
 
     async def _try_pgvector(self) -> vector_rows.Trial:
-        """Find out whether the server can compare vectors, once for all processes."""
+        """Whether the server can compare vectors, found out once for all processes."""
         trial = await self._write(vector_rows.begin_trial)
         with anyio.move_on_after(vector_rows.TRIAL_SECONDS):
             while trial.is_running:
@@ -434,7 +433,7 @@ class PostgresStore:
         else:
             positions = await self._database.write(append)
         if ends:
-            self._notifications.here().note(turns.turn_topic(key))
+            self._notifications.wake(turns.turn_topic(key))
         return positions
 
     async def _read(

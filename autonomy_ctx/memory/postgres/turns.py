@@ -17,7 +17,6 @@ from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.encoding import same_content
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres import log
-from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.postgres.records import insert_record
 from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
@@ -125,7 +124,7 @@ class LockedQueue(NamedTuple):
         return next((place for place in self.places if place.owner == owner), None)
 
     def may_begin(self, owner: str) -> bool:
-        """True when the owner holds the turn, or the turn is free and no other waits before it."""
+        """Whether the owner holds the turn, or the turn is free and no other waits before it."""
         if self.holder and self.owner == owner:
             return True
         own = self.find(owner)
@@ -139,7 +138,12 @@ def turn_topic(key: Key) -> str:
 
 
 async def begin_free_turn(
-    connection: Connection, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    drafts: Sequence[Draft],
+    owner: str,
+    seconds: float,
+    after: int | None,
 ) -> TurnStart | None:
     """Acquire a free turn without waiters and append, in one statement; None if that was not possible."""
     number, last_user, digest = len(drafts), log.last_user_draft(drafts), log.key_digest(key)
@@ -158,7 +162,12 @@ async def begin_free_turn(
 
 
 async def begin_turn(
-    connection: Connection, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    drafts: Sequence[Draft],
+    owner: str,
+    seconds: float,
+    after: int | None,
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line; in a transaction."""
     line = await _lock_line(connection, key)
@@ -187,7 +196,7 @@ async def begin_turn(
 
 
 async def append_held(
-    connection: Connection,
+    connection: psycopg.AsyncConnection[Any],
     key: Key,
     drafts: Sequence[Draft],
     turn: TurnToken,
@@ -212,7 +221,7 @@ async def append_held(
 
 
 async def append_in_turn(
-    connection: Connection, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later. In a transaction."""
     line = await _lock_line(connection, key)
@@ -228,7 +237,9 @@ async def append_in_turn(
     return positions
 
 
-async def renew_turn(connection: Connection, key: Key, ticket: int, owner: str, seconds: float) -> bool:
+async def renew_turn(
+    connection: psycopg.AsyncConnection[Any], key: Key, ticket: int, owner: str, seconds: float
+) -> bool:
     """Move the end of a lease; false when the place is gone."""
     values = (seconds, log.key_digest(key), ticket, owner)
     # A waiting turn may become the holder in between, but never the reverse.
@@ -238,7 +249,9 @@ async def renew_turn(connection: Connection, key: Key, ticket: int, owner: str, 
     return False
 
 
-async def leave_turn(connection: Connection, key: Key, ticket: int | None, owner: str) -> None:
+async def leave_turn(
+    connection: psycopg.AsyncConnection[Any], key: Key, ticket: int | None, owner: str
+) -> None:
     """Give back what an owner has. In a transaction."""
     line = await _lock_line(connection, key)
     if line is None:
@@ -260,12 +273,12 @@ async def leave_turn(connection: Connection, key: Key, ticket: int | None, owner
     await _notify(connection, key, line)
 
 
-async def seconds_until_turn(connection: Connection, key: Key, ticket: int) -> float:
+async def seconds_until_turn(connection: psycopg.AsyncConnection[Any], key: Key, ticket: int) -> float:
     """The seconds until all before a ticket are gone, unless they renew.
 
     0 when its turn may have come, or its place is gone.
     """
-    rows = await fetch_all(connection, _SELECT_LEASES_BEFORE, (ticket, log.key_digest(key)))
+    rows = await (await connection.execute(_SELECT_LEASES_BEFORE, (ticket, log.key_digest(key)))).fetchall()
     if not rows:
         return 0.0
     now: float = rows[0][0]
@@ -274,7 +287,7 @@ async def seconds_until_turn(connection: Connection, key: Key, ticket: int) -> f
 
 
 async def _insert(
-    connection: Connection,
+    connection: psycopg.AsyncConnection[Any],
     head: str,
     head_values: Sequence[Any],
     drafts: Sequence[Draft],
@@ -290,23 +303,30 @@ async def _insert(
     beside, record_values = insert_record(record) if record is not None else ("", ())
     statement = f"{head}{rows}{beside}) {select}"
     try:
-        return await fetch_one(connection, statement, (*head_values, *values, *record_values, *select_values))
+        cursor = await log.short_cursor(connection).execute(
+            statement, (*head_values, *values, *record_values, *select_values)
+        )
+        return await cursor.fetchone()
     except psycopg.errors.UniqueViolation:
         return None
 
 
-async def _lock_line(connection: Connection, key: Key) -> LockedQueue | None:
-    found = await fetch_one(connection, _LOCK_LINE, (log.key_digest(key),))
+async def _lock_line(connection: psycopg.AsyncConnection[Any], key: Key) -> LockedQueue | None:
+    found = await (await connection.execute(_LOCK_LINE, (log.key_digest(key),))).fetchone()
     if found is None:
         return None
     conversation_id, head, holder, owner, until, last_ticket = found
-    rows = await fetch_all(connection, _SELECT_PLACES, (conversation_id,))
+    rows = await (await connection.execute(_SELECT_PLACES, (conversation_id,))).fetchall()
     places = [QueueTicket(*place) for _, *place in rows if place[0] is not None]
     return LockedQueue(conversation_id, head, holder, owner, until, last_ticket, places, rows[0][0])
 
 
 async def _wait(
-    connection: Connection, line: LockedQueue, place: QueueTicket | None, owner: str, seconds: float
+    connection: psycopg.AsyncConnection[Any],
+    line: LockedQueue,
+    place: QueueTicket | None,
+    owner: str,
+    seconds: float,
 ) -> int:
     """Keep a place in the line, or take one at its end; its ticket."""
     if place is not None:
@@ -328,13 +348,15 @@ async def _wait(
     return ticket
 
 
-async def _notify(connection: Connection, key: Key, line: LockedQueue) -> None:
+async def _notify(connection: psycopg.AsyncConnection[Any], key: Key, line: LockedQueue) -> None:
     if line.places:
         await connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, turn_topic(key)))
 
 
-async def _is_stored(connection: Connection, conversation_id: int, drafts: Sequence[Draft]) -> bool:
-    """True when all drafts are in the log already."""
+async def _is_stored(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, drafts: Sequence[Draft]
+) -> bool:
+    """Whether all of it is in the log already."""
     known = await log.find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
     return all(
         draft.message.id in known and same_content(known[draft.message.id][1], draft.whole or draft.body)

@@ -14,24 +14,28 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
+from autonomy_ctx.memory.postgres.connection import Connection
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER
-from autonomy_ctx.memory.postgres.search import read_indexed
-from autonomy_ctx.memory.search_text import RowHit, SearchScope
+from autonomy_ctx.memory.postgres.search import SearchScope, read_indexed
+from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
     EmbeddingBlock,
+    UnembeddedText,
     VectorBlock,
-    make_embedding_block,
+    embedded_text,
 )
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.vector_matrix import NearVector
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 _HAS_COLUMN = """
@@ -144,7 +148,7 @@ _SELECT_VECTORS = """
 
 
 class Trial(NamedTuple):
-    """A test of pgvector on a server: where it is, whether it works, or why it cannot be used."""
+    """What is known of pgvector on a server: where it is, whether it works, or why it cannot be used."""
 
     vector_schema: str | None = None
     server: str = ""
@@ -154,7 +158,7 @@ class Trial(NamedTuple):
     problem: str = ""
 
     def distance_statement(self) -> sql.Composed:
-        """The statement that computes a distance."""
+        """What computes a distance."""
         return sql.SQL(TRIAL_DISTANCE).format(schema=sql.Identifier(self.vector_schema or ""))
 
 
@@ -173,8 +177,8 @@ async def begin_trial(connection: Connection) -> Trial:
     schema = await _find_schema(connection)
     if schema is None:
         return Trial(problem=await _missing_because(connection))
-    [[server]] = await fetch_all(connection, _SELECT_SERVER)
-    found = await fetch_one(connection, _SELECT_TRIAL, (server,))
+    [[server]] = await (await connection.execute(_SELECT_SERVER)).fetchall()
+    found = await (await connection.execute(_SELECT_TRIAL, (server,))).fetchone()
     if found is None:
         await connection.execute(_INSERT_TRIAL, (server,))
         return Trial(schema, server, is_due=True)
@@ -197,7 +201,7 @@ async def use_embedder(connection: Connection, name: str, dimensions: int, trial
     if not problem and not await _is_true(connection, _HAS_COLUMN):
         problem = await _add_column(connection, trial.vector_schema or "")
     schema = None if problem else trial.vector_schema
-    found = await fetch_one(connection, _SELECT_EMBEDDER)
+    found = await (await connection.execute(_SELECT_EMBEDDER)).fetchone()
     wanted = (name, dimensions, schema is not None)
     if found is None:
         await connection.execute("INSERT INTO autonomy_ctx.embedder VALUES (1, %s, %s, %s)", wanted)
@@ -246,10 +250,14 @@ async def read_unembedded(
         statement = _SELECT_UNEMBEDDED_OF_CONVERSATION
         values["key"] = key_digest(Key(agent, scope, conversation))
     blocks: list[EmbeddingBlock] = []
-    for conversation_id, name, head, start in await fetch_all(connection, statement, values):
-        rows = await fetch_all(connection, _SELECT_ROWS, (conversation_id, start, limit + 1))
-        blocks.append(make_embedding_block(Key(agent, scope, name), start, head, rows, limit))
-        limit -= len(blocks[-1].texts)
+    for conversation_id, name, head, start in await (await connection.execute(statement, values)).fetchall():
+        # One more than there is room for, to know whether there are more.
+        rows = await (await connection.execute(_SELECT_ROWS, (conversation_id, start, limit + 1))).fetchall()
+        texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
+        # What was appended since the head was read is for the next time, unless it is in the block.
+        end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
+        blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
+        limit -= len(texts)
         if limit <= 0:
             break
     return blocks
@@ -262,7 +270,7 @@ async def put_vectors(
     if not await _is_true(connection, _IS_IN_FORCE, (embedder.number,)):
         return False
     digests = {block.key: key_digest(block.key) for block in blocks}
-    found = await fetch_all(connection, _LOCK_CONVERSATIONS, (list(digests.values()),))
+    found = await (await connection.execute(_LOCK_CONVERSATIONS, (list(digests.values()),))).fetchall()
     ids = {bytes(digest): number for digest, number in found}
     # In one order for all, as the marks are locked too.
     known = [(ids[digests[block.key]], block) for block in blocks if digests[block.key] in ids]
@@ -273,7 +281,7 @@ async def put_vectors(
             "start": block.start,
             "end": block.end,
         }
-        moved = await fetch_one(connection, _MOVE_PROGRESS, place)
+        moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
         if moved is not None and block.vectors:
             await connection.execute(*_insert_statement(embedder, conversation_id, block))
     await connection.execute(_DELETE_OUTDATED, (embedder.number, _OUTDATED_ROWS))
@@ -289,7 +297,7 @@ async def nearest(
         schema=sql.Identifier(embedder.vector_schema), vectors=_source_of(search_scope)
     )
     values = _search_values(search_scope, embedder) | {"vector": _vector_text(vector), "limit": limit}
-    rows = await fetch_all(connection, statement, values)
+    rows = await (await connection.execute(statement, values)).fetchall()
     return [
         SearchHit(conversation=name, position=row[0], message=decode_entry(*row).message, score=score)
         for name, score, *row in rows
@@ -317,7 +325,7 @@ async def nearest_by_bytes(
     ]
 
 
-def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: int) -> list[RowHit]:
+def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: int) -> list[NearVector]:
     """The nearest of vectors that were read. It takes a while: call it in a thread."""
     # Imported here: it needs numpy.
     from autonomy_ctx.memory.vector_matrix import VectorMatrix
@@ -330,7 +338,7 @@ def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: 
 def _insert_statement(
     embedder: EmbedderInForce, conversation_id: int, block: VectorBlock
 ) -> tuple[sql.Composed, dict[str, Any]]:
-    """The statement that stores the vectors of a block in the column of their type, and its values."""
+    """What stores the vectors of a block, in the column of their type."""
     is_native = embedder.vector_schema is not None
     made: list[Any] = [_vector_text(one.vector) if is_native else one.vector for one in block.vectors]
     statement = _INSERT_VECTORS.format(
@@ -369,10 +377,10 @@ def _vector_text(vector: bytes) -> str:
 
 async def _find_schema(connection: Connection) -> str | None:
     """The schema of pgvector, if the database has it."""
-    found = await fetch_one(connection, _SELECT_EXTENSION)
+    found = await (await connection.execute(_SELECT_EXTENSION)).fetchone()
     return None if found is None else str(found[0])
 
 
 async def _is_true(connection: Connection, question: str, values: Sequence[object] = ()) -> bool:
-    found = await fetch_one(connection, question, values)
+    found = await (await connection.execute(question, values)).fetchone()
     return found is not None and bool(found[0])

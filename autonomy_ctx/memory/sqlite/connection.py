@@ -13,8 +13,7 @@ import sqlite3
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -158,13 +157,8 @@ def check_location(path: str, mounts: str | None = None) -> None:
             problem=f"the folder {folder} is not writable for this user",
             advice="SQLite makes files beside the database: change the owner or choose another folder",
         )
-    # By its permissions only: to open and close the file here would drop this process's locks on it.
-    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
-        raise StoreUnavailable(
-            path=path,
-            problem="may not be read and written by this user",
-            advice="change its owner or permissions",
-        )
+    if file.exists():
+        _check_permissions(path, file)
 
 
 def check_folder(path: str) -> None:
@@ -195,6 +189,16 @@ def filesystem_type(file: Path, mounts: str) -> str | None:
         if (file == point or point in file.parents) and len(point.parts) >= best:
             best, kind = len(point.parts), fields[2]
     return kind
+
+
+def _check_permissions(path: str, file: Path) -> None:
+    """By its permissions only: to open and close the file here would drop this process's locks on it."""
+    if not os.access(file, os.R_OK | os.W_OK):
+        raise StoreUnavailable(
+            path=path,
+            problem="may not be read and written by this user",
+            advice="change its owner or permissions",
+        )
 
 
 def _read_mounts() -> str:
@@ -283,7 +287,7 @@ class FileLock:
         self._own = os.fstat(self._file)
 
     def _in_place(self) -> bool:
-        """True while the file at the path is the locked one; other processes lock the file at the path."""
+        """Whether the file at the path is still the locked one; other processes lock the file at the path."""
         own = self._own
         return _file_identity(self.path) == (own.st_dev, own.st_ino)
 
@@ -303,6 +307,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
+# A look at the file costs a system call, and with it the interpreter's lock.
+STAT_INTERVAL_SECONDS = 0.02
+
 # Files that are open in this process, and those that were when it was forked off another; by their
 # numbers on the disk, because one file may have many names.
 _open_files: dict[tuple[int, int], int] = {}
@@ -318,10 +325,23 @@ class OpenFile:
         self.identity: tuple[int, int, int] | None = None
         self._opens = 0
         self.was_open = False
+        self._checked_at = 0.0
 
     def matches_path(self) -> bool:
-        """True while the open file is the one at the path."""
-        return self.identity is not None and _file_identity(self.path) == self.identity[:2]
+        """Whether what is open is still what is at the path; looked up now and then."""
+        if self.identity is None:
+            return False
+        now = time.monotonic()
+        if now - self._checked_at < STAT_INTERVAL_SECONDS:
+            return True
+        if _file_identity(self.path) != self.identity[:2]:
+            return False
+        self._checked_at = now
+        return True
+
+    def invalidate(self) -> None:
+        """Look at the file the next time, however soon that is."""
+        self._checked_at = 0.0
 
     def note_open(self) -> None:
         """Note which file is open now."""
@@ -389,16 +409,6 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
-
-
-@contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Have all reads in the block see the database at one moment."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("COMMIT")
 
 
 def _note_inherited_files() -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, index_terms
 from autonomy_ctx.language.terms import fts_or_query
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, RowHit
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms
 
 _CREATE_TERMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
@@ -100,6 +101,14 @@ _MERGE_INDEX = "INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)"
 _PURGE_ROWS, _PURGE_PAGES = 200, 128
 
 
+class FullTextHit(NamedTuple):
+    """A row of the index that matches."""
+
+    conversation_id: int
+    position: int
+    score: float
+
+
 def create_index(connection: sqlite3.Connection) -> None:
     """Make the index if there is none."""
     for statement in (_CREATE_TERMS, _CREATE_FORMS):
@@ -130,7 +139,10 @@ def add_message(
 
 
 def add_messages(
-    connection: sqlite3.Connection, scope_number: int, conversation_id: int, terms: Mapping[int, IndexTerms]
+    connection: sqlite3.Connection,
+    scope_number: int,
+    conversation_id: int,
+    terms: Mapping[int, IndexTerms],
 ) -> None:
     """Put messages into the index, their terms by their positions; together it is much faster."""
     if not terms:
@@ -173,8 +185,8 @@ def find_hits(
     terms: QueryTerms,
     limit: int,
     ranges: Sequence[tuple[int, int, int]] = (),
-) -> list[RowHit]:
-    """Find what matches any of the terms, best first; of equals the newest.
+) -> list[FullTextHit]:
+    """What matches any of the terms, best first; of equals the newest.
 
     With several `ranges`, in those: each a conversation, its first and its last position.
     """
@@ -207,7 +219,7 @@ def find_hits(
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
         values["forms"], values["is_single"] = form_query, len(terms.exact) == 1
     rows = connection.execute(statements[is_shared], values).fetchall()
-    return [RowHit(*row) for row in rows]
+    return [FullTextHit(*row) for row in rows]
 
 
 def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
@@ -221,7 +233,7 @@ def unlist_entries(connection: sqlite3.Connection, conversation_id: int, positio
 
 
 def needs_purge(connection: sqlite3.Connection) -> bool:
-    """True while something of deleted messages may still stand in the index."""
+    """Whether something of deleted messages may still stand in the index."""
     return bool(connection.execute("SELECT stage FROM search_purge").fetchone()[0])
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.encoding import encode_text
-from autonomy_ctx.memory.joint_append import decode_record
+from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.sqlite.forks import has_position
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
-from autonomy_ctx.memory.store import Key, MessageRef, Record
+from autonomy_ctx.memory.store import Key, Record
 
 _INSERT_RECORD = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)
@@ -43,18 +44,18 @@ _NO_LIMIT = 2**62
 
 def put_records(
     transaction: Transaction,
-    now: float,
     key: Key,
     kind: str,
     records: Sequence[tuple[str, str]],
     keep: int | None,
     derived: bool,
     generation: int | None,
+    now: float,
     refs: Sequence[MessageRef] = (),
 ) -> list[int]:
     """Store records at the end; none for another generation, or if a quoted message is gone."""
     bodies = [encode_text(body) for _, body in records]
-    connection = transaction.flushed_connection()
+    connection = transaction.turn_connection()
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
         return []
@@ -98,7 +99,7 @@ def read_records(
             if total > max_bytes or len(rows) >= max_rows:
                 return None
             rows.append((number, called, at, body))
-    return [decode_record(*row) for row in reversed(rows)]
+    return [_decode_record(*row) for row in reversed(rows)]
 
 
 def drop_records(
@@ -133,3 +134,11 @@ def _find_quoted(connection: sqlite3.Connection, key: Key, position: int | None)
         if position is None or has_position(connection, found[0], position)
         else None
     )
+
+
+def _decode_record(number: int, name: str, at: float, body: str) -> Record:
+    try:
+        return Record(number, name, at, json.loads(body))
+    except (ValueError, TypeError):
+        # Without the cause, which might quote a user's text.
+        raise UnreadableRow(f"the record with number {number} cannot be read") from None

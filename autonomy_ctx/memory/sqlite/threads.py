@@ -25,7 +25,7 @@ from autonomy_ctx.memory.sqlite.connection import (
     file_size,
     translate_error,
 )
-from autonomy_ctx.memory.sqlite.log import Transaction
+from autonomy_ctx.memory.sqlite.log import ConversationRows, Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
 from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread, finish_jobs
@@ -51,7 +51,7 @@ class Reader:
 
     @property
     def ready(self) -> bool:
-        """True when small reads can run; if not, any job for the worker opens the file."""
+        """Whether small reads can run; if not, any job for the worker will see to it."""
         return self.inline_connection is not None and self.file.matches_path()
 
     def try_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
@@ -140,6 +140,7 @@ class Writer:
         self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
         # What was committed last, until the progress file says so.
         self._committed: Progress | None = None
+        self._rows = ConversationRows()
         self.worker = WorkerThread("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
@@ -218,7 +219,9 @@ class Writer:
             _roll_back(connection)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[WorkerJob[Any]]) -> None:
-        transaction = Transaction(connection)
+        # Nothing is known if this fails.
+        rows, self._rows = self._rows, ConversationRows()
+        transaction = Transaction(connection, rows)
         for job in jobs:
             try:
                 job.result = job.work(transaction)
@@ -228,7 +231,11 @@ class Writer:
         transaction.flush()
         progress = transaction.count()
         connection.execute("COMMIT")
+        for note in transaction.when_committed:
+            note()
         self._committed = progress or self._committed
+        rows.drop_oldest()
+        self._rows = rows
         self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
 
     def _write_progress(self) -> None:
@@ -239,6 +246,8 @@ class Writer:
 
     def _ensure_open(self, worker: WorkerThread) -> tuple[sqlite3.Connection, FileLock] | None:
         """The connection and the lock; None if no caller waits any more."""
+        # Every time: what is written to a file that is gone is gone with it.
+        self.file.invalidate()
         if self.connection is None or self.lock is None or not self.file.matches_path():
             self._close()
             self.connection = self._open(worker)
@@ -309,6 +318,7 @@ class Writer:
         """Close in turn with others, because closing may checkpoint; after some time in any case."""
         connection, self.connection = self.connection, None
         lock, self.lock = self.lock, None
+        self._rows = ConversationRows()
         self._progress.close()
         if lock is not None:
             with suppress(sqlite3.Error, OSError):
@@ -323,7 +333,7 @@ class Writer:
 
 
 def _until(seconds: float) -> Callable[[], bool]:
-    """A condition that holds for so many seconds from now."""
+    """Whether so many seconds from now are not over yet."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
 

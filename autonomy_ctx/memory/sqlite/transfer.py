@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Sequence
 
 from autonomy_ctx.memory.encoding import encode_text
-from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_fact_rows
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.sqlite.segments import insert_segment, read_all_segments
@@ -60,7 +59,7 @@ _UPDATE_CONVERSATION = """
 
 
 def count_conversations(connection: sqlite3.Connection, scope: str | None) -> int:
-    """Count the conversations, also those without messages."""
+    """How many conversations there are, also those without messages."""
     [(number,)] = connection.execute(
         "SELECT count(*) FROM conversation WHERE ?1 IS NULL OR scope = ?1", (scope,)
     )
@@ -99,7 +98,8 @@ def export_messages(
 
 def export_conversation(connection: sqlite3.Connection, key: Key) -> ConversationCopy:
     """All of a conversation but its messages, in one snapshot."""
-    with snapshot(connection):
+    connection.execute("BEGIN")
+    try:
         found = find_conversation(connection, key)
         if found is None:
             return ConversationCopy(Head())
@@ -128,6 +128,8 @@ def export_conversation(connection: sqlite3.Connection, key: Key) -> Conversatio
                 ).fetchall()
             ),
         )
+    finally:
+        connection.execute("COMMIT")
 
 
 def import_messages(transaction: Transaction, key: Key, rows: Sequence[MessageRow], generation: int) -> None:

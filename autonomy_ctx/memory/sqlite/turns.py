@@ -46,16 +46,16 @@ class QueueRow(NamedTuple):
 
 def begin_turn(
     transaction: Transaction,
-    now: float,
     key: Key,
     drafts: Sequence[Draft],
     owner: str,
     seconds: float,
     ticket: int | None,
     after: int | None,
+    now: float,
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line."""
-    connection, line = transaction.flushed_connection(), None
+    connection, line = transaction.turn_connection(), None
     while line is None:
         line = _read_line(connection, key)
         if line is None:
@@ -83,7 +83,7 @@ def append_in_turn(
     transaction: Transaction, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later."""
-    connection = transaction.flushed_connection()
+    connection = transaction.turn_connection()
     held = connection.execute(_SELECT_HELD_CONVERSATION, (*key, turn.ticket, turn.owner)).fetchone()
     if held is None and not _is_stored(connection, key, drafts):
         raise TurnLost
@@ -93,15 +93,12 @@ def append_in_turn(
     return positions
 
 
-def renew_turn(
-    transaction: Transaction, now: float, key: Key, ticket: int, owner: str, seconds: float
-) -> bool:
+def renew_turn(transaction: Transaction, key: Key, ticket: int, owner: str, until: float) -> bool:
     """Move the end of a lease; false when the place is gone."""
-    connection = transaction.flushed_connection()
+    connection = transaction.turn_connection()
     line = _read_line(connection, key)
     if line is None:
         return False
-    until = now + seconds
     if (line.holder, line.owner) == (ticket, owner):
         connection.execute(
             "UPDATE conversation SET turn_until = ? WHERE id = ?", (until, line.conversation_id)
@@ -116,7 +113,7 @@ def renew_turn(
 
 def leave_turn(transaction: Transaction, key: Key, ticket: int | None, owner: str) -> None:
     """Give back what an owner has."""
-    connection = transaction.flushed_connection()
+    connection = transaction.turn_connection()
     line = _read_line(connection, key)
     if line is None:
         return
@@ -132,7 +129,7 @@ def leave_turn(transaction: Transaction, key: Key, ticket: int | None, owner: st
 
 
 def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float) -> bool:
-    """True when the turn of a ticket may have come, or its place is gone."""
+    """Whether the turn of a ticket may have come, or its place is gone."""
     line = _read_line(connection, key)
     if line is None or not _has_place(connection, line, ticket):
         return True
@@ -140,7 +137,7 @@ def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float)
 
 
 def _may_begin(connection: sqlite3.Connection, line: QueueRow, ticket: int | None, now: float) -> bool:
-    """True when the turn is free and no other waits before a ticket, or before the end of the queue."""
+    """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
     if line.holder and line.holder == ticket:
         return True
     if line.holder and _is_live(line.owner, line.until, now):
@@ -197,7 +194,7 @@ def _is_live(owner: str, until: float, now: float) -> bool:
 
 
 def _is_stored(connection: sqlite3.Connection, key: Key, drafts: Sequence[Draft]) -> bool:
-    """True when all drafts are in the log already."""
+    """Whether all of it is in the log already."""
     for draft in drafts:
         found = find_stored(connection, key, draft.message.id)
         if found is None or not same_content(found, draft.whole or draft.body):

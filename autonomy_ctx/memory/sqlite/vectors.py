@@ -8,9 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from autonomy_ctx.memory.sqlite.connection import snapshot
+from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock, make_embedding_block
+from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
 
 _SELECT_EMBEDDER = "SELECT number, name, dimensions FROM embedder"
 _SELECT_UNEMBEDDED = """
@@ -64,7 +64,7 @@ def use_embedder(connection: sqlite3.Connection, name: str, dimensions: int) -> 
 
 
 def is_in_force(connection: sqlite3.Connection, embedder: int) -> bool:
-    """True while vectors are kept under this number."""
+    """Whether vectors are kept under this number."""
     found = connection.execute(_SELECT_EMBEDDER).fetchone()
     return found is not None and found[0] == embedder
 
@@ -79,18 +79,26 @@ def read_unembedded(
 ) -> list[EmbeddingBlock] | None:
     """The next blocks without vectors, in one snapshot; None if the embedder is not active."""
     blocks: list[EmbeddingBlock] = []
-    with snapshot(connection):
+    connection.execute("BEGIN")
+    try:
         if not is_in_force(connection, embedder):
             return None
         lacking = connection.execute(
             _SELECT_UNEMBEDDED, (agent, scope, conversation, embedder, limit)
         ).fetchall()
         for conversation_id, name, head, start in lacking:
+            # One more than there is room for, to know whether there are more.
             rows = connection.execute(_SELECT_ROWS, (conversation_id, start, limit + 1)).fetchall()
-            blocks.append(make_embedding_block(Key(agent, scope, name), start, head, rows, limit))
-            limit -= len(blocks[-1].texts)
+            texts = tuple(
+                UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit]
+            )
+            end = head if len(rows) <= limit else texts[-1].position
+            blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
+            limit -= len(texts)
             if limit <= 0:
                 break
+    finally:
+        connection.execute("COMMIT")
     return blocks
 
 

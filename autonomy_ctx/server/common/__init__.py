@@ -1,1 +1,1 @@
-"""The parts that every server needs: the application, addresses, keys, limits and answers."""
+"""What every server needs: the application, addresses, keys, limits and answers."""

@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.server.common.arguments import BodyTooLarge, is_encoded, is_json, read_bytes
 from autonomy_ctx.server.common.auth import HEALTH_PATH, Access, AccessPolicy
 from autonomy_ctx.server.common.errors import (
     NODE_CLOSING,
@@ -80,17 +79,16 @@ async def read_turn_request(
     request: Request, *, body_seconds: float, scope: str | None = None
 ) -> TurnRequest:
     """The turn of a POST request; in `scope`, if the client may not name one."""
-    if not is_json(request):
+    # A form of a web page can send anything but this type without asking the server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
-    if is_encoded(request):
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise _unsupported_encoding("send the body as it is, without a content-encoding")
-    try:
-        raw = await read_bytes(request, most=BODY_LIMIT, seconds=body_seconds)
-    except TimeoutError:
-        raise RequestRefused(SLOW_BODY) from None
-    except BodyTooLarge:
-        message = f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file"
-        raise RequestRefused(ClientError(status=413, type="BodyTooLarge", message=message)) from None
+    raw = b""
+    with anyio.move_on_after(body_seconds) as slow:
+        raw = await _read_body(request)
+    if slow.cancelled_caught:
+        raise RequestRefused(SLOW_BODY)
     if len(raw) < _LARGE_BODY:
         return parse_turn_request(raw, scope)
     return await anyio.to_thread.run_sync(parse_turn_request, raw, scope)
@@ -148,6 +146,18 @@ def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
     return {**query, "limit": limit}
 
 
+async def _read_body(request: Request) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > BODY_LIMIT:
+        raise _too_large()
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_LIMIT:
+            raise _too_large()
+    return bytes(body)
+
+
 def _check_field(data: Mapping[str, Any], name: str, kind: Any, expected: str) -> None:
     if name in data and not isinstance(data[name], kind):
         raise bad_request(f"`{name}` must be {expected}")
@@ -161,8 +171,18 @@ def _unsupported_encoding(message: str) -> RequestRefused:
     return RequestRefused(ClientError(status=415, type="UnsupportedMediaType", message=message))
 
 
+def _too_large() -> RequestRefused:
+    return RequestRefused(
+        ClientError(
+            status=413,
+            type="BodyTooLarge",
+            message=f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file",
+        )
+    )
+
+
 class HealthState:
-    """The health of a node, as it was within the last second.
+    """Whether a node is healthy, as it was within the last second.
 
     The check needs a write, and clients without a token may request it, so the result is cached.
     """
@@ -181,38 +201,29 @@ class HealthState:
             return self._healthy
 
 
-class AgentRoutes:
-    """The routes to the agents of a node, for its owner and for tenants."""
-
-    def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
-        self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
-
-    async def agents(self, request: Request) -> Response:
-        """List names and descriptions."""
-        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
-        return json_response({"agents": listed})
-
-    async def take_turn(self, request: Request, name: str, scope: str | None = None) -> Response:
-        """Take one turn, and answer whole or as events; in `scope`, if the client may not name one."""
-        agent = self._node.agent(name)
-        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds, scope=scope)
-        if not turn.stream:
-            return await _answer_whole_turn(agent, turn, request.receive)
-        stream = agent.stream(turn.message, **turn.options())
-        stream.max_buffered = self._limits.max_buffered
-        return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
-
-
-class Routes(AgentRoutes):
+class Routes:
     """The routes of the API of a node."""
 
     def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
-        super().__init__(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
+        self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
         self._health = HealthState(node)
 
+    async def agents(self, request: Request) -> Response:
+        """Names and descriptions."""
+        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
+        return json_response({"agents": listed})
+
     async def ask(self, request: Request) -> Response:
-        """Take one turn, and answer whole or as events."""
-        return await self.take_turn(request, request.path_params["name"])
+        """One turn, whole or as events."""
+        agent = self._node.agent(request.path_params["name"])
+        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds)
+        return await answer_turn(
+            agent,
+            turn,
+            request.receive,
+            keep_alive_seconds=self._keep_alive_seconds,
+            max_buffered=self._limits.max_buffered,
+        )
 
     async def history(self, request: Request) -> Response:
         """The newest messages of a conversation."""
@@ -221,7 +232,7 @@ class Routes(AgentRoutes):
         return StreamingResponse(_history_body(messages), media_type="application/json")
 
     async def health(self, request: Request) -> Response:
-        """Tell whether the node can take turns, as of the last second."""
+        """Whether the node can take turns, as of the last second."""
         if await self._health.healthy():
             return json_response({"status": "ok"})
         return json_response({"status": "unavailable"}, status=503)
@@ -242,6 +253,17 @@ async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[
             piece.clear()
             await anyio.lowlevel.checkpoint()
     yield bytes(piece + b"]}")
+
+
+async def answer_turn(
+    agent: Agent, turn: TurnRequest, receive: Receive, *, keep_alive_seconds: float, max_buffered: int
+) -> Response:
+    """One turn, whole or as events."""
+    if turn.stream:
+        stream = agent.stream(turn.message, **turn.options())
+        stream.max_buffered = max_buffered
+        return EventStream(stream, keep_alive_seconds=keep_alive_seconds)
+    return await _answer_whole_turn(agent, turn, receive)
 
 
 async def _answer_whole_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
@@ -265,6 +287,7 @@ class ActiveRequests:
         self.closing = False
         self._scopes: set[anyio.CancelScope] = set()
         self._empty = anyio.Event()
+        self._ended = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -278,9 +301,15 @@ class ActiveRequests:
                 yield scope
             finally:
                 self._scopes.discard(scope)
+                self._ended.set()
+                self._ended = anyio.Event()
                 if not self._scopes:
                     self._empty.set()
                     self._empty = anyio.Event()
+
+    async def ended(self) -> None:
+        """Wait until a request ends."""
+        await self._ended.wait()
 
     async def close(self, grace_seconds: float) -> None:
         """Wait for running requests, at most so many seconds, then cancel them."""
@@ -295,15 +324,8 @@ class ActiveRequests:
 class RequestGate:
     """Rejects requests that are not allowed, counts the others, and turns every error into a response."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        access: Access,
-        requests: ActiveRequests,
-        respond: Callable[[ClientError], Response] = error_response,
-    ) -> None:
-        self._app, self._access, self._requests, self._respond = app, access, requests, respond
+    def __init__(self, app: ASGIApp, *, access: Access, requests: ActiveRequests) -> None:
+        self._app, self._access, self._requests = app, access, requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -311,9 +333,11 @@ class RequestGate:
             return
         # Without the prefix that it may be mounted at.
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        refusal = NODE_CLOSING if self._requests.closing else self._access.refusal(path, scope["headers"])
+        refusal = self._access.refusal(path, scope["headers"])
+        if refusal is None and self._requests.closing:
+            refusal = NODE_CLOSING
         if refusal is not None:
-            await self._respond(refusal)(scope, receive, send)
+            await error_response(refusal)(scope, receive, send)
             return
         started = False
 
@@ -331,7 +355,7 @@ class RequestGate:
                 # The request was answered; the outer server would also log the text of the error.
                 client_error(error)
         if cancelled.cancelled_caught and not started:
-            await self._respond(NODE_CLOSING)(scope, receive, send)
+            await error_response(NODE_CLOSING)(scope, receive, send)
 
 
 def application(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from starlette.requests import Request
@@ -23,7 +23,7 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Arguments:
-    """The arguments of a request, read inside `with`; at its end, one that was not read is an error.
+    """The arguments of a request. Each is read once; an argument that is never read is an error.
 
     `fixed` are arguments that the client may not choose; sending one of them is an error.
     """
@@ -38,15 +38,6 @@ class Arguments:
                 raise bad_request(f"the {where} has `{name[:40]}` twice")
             self._values[name] = value
         self._known: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        unknown = next((name for name in self._values if name not in self._known), None)
-        if kind is None and unknown is not None:
-            known = ", ".join(self._known) or "nothing"
-            raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
     def text(self, name: str, *, limit: int | None = None) -> str:
         """A required text."""
@@ -80,6 +71,13 @@ class Arguments:
     def key(self) -> Key:
         """The conversation of the request; without an agent, a conversation that belongs to no agent."""
         return Key(self.optional_text("agent") or "", self.text("scope"), self.text("conversation"))
+
+    def finish(self) -> None:
+        """Raise an error for arguments that were not read."""
+        unknown = next((name for name in self._values if name not in self._known), None)
+        if unknown is not None:
+            known = ", ".join(self._known) or "nothing"
+            raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
 
 class RequestReader(Protocol):
@@ -127,50 +125,21 @@ def read_query(request: Request, *, fixed: Mapping[str, str] = EMPTY) -> Argumen
     return Arguments(request.query_params.multi_items(), where="query", fixed=fixed)
 
 
-class BodyTooLarge(Exception):
-    """A body has more bytes than are read of one."""
-
-
-def is_json(request: Request) -> bool:
-    """Tell whether a request says that its body is JSON.
-
-    A form of a web page can send anything but this type without asking the server first.
-    """
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
-def is_encoded(request: Request) -> bool:
-    """Tell whether a body is compressed."""
-    return request.headers.get("content-encoding", "identity").strip().lower() != "identity"
-
-
-async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
-    """Read a body; raise `BodyTooLarge`, or `TimeoutError` when it does not come in time."""
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length[:18]) > most:
-        raise BodyTooLarge
-    # Joined at the end: a body that grows piece by piece is copied again and again.
-    pieces: list[bytes] = []
-    size = 0
-    with anyio.fail_after(seconds):
-        async for piece in request.stream():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                raise BodyTooLarge
-    return b"".join(pieces)
-
-
 async def read_body(request: Request, *, seconds: float, fixed: Mapping[str, str] = EMPTY) -> Arguments:
-    """Read the arguments in the JSON body of a request."""
-    if not is_json(request):
+    """The arguments in the JSON body of a request."""
+    # A form of a web page can send anything but this type without asking the server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise bad_request("send JSON, with the header `content-type: application/json`")
+    body = bytearray()
+    with anyio.move_on_after(seconds) as slow:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > BODY_LIMIT:
+                raise bad_request(f"a body may have at most {BODY_LIMIT:,} bytes")
+    if slow.cancelled_caught:
+        raise RequestRefused(SLOW_BODY)
     try:
-        data = json.loads(await read_bytes(request, most=BODY_LIMIT, seconds=seconds))
-    except BodyTooLarge:
-        raise bad_request(f"a body may have at most {BODY_LIMIT:,} bytes") from None
-    except TimeoutError:
-        raise RequestRefused(SLOW_BODY) from None
+        data = json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise bad_request("the body is not JSON") from None
     if not isinstance(data, dict):

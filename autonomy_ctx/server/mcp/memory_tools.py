@@ -41,7 +41,7 @@ CONVERSATION, AGENT = "conversation_name", "agent_name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAnswer:
-    """The answer of a tool: text for a model, and the same as data."""
+    """What a tool gives: text for a model, and the same as data."""
 
     text: str
     data: dict[str, Any]
@@ -61,14 +61,10 @@ class MemoryTool(Tool[..., Awaitable[MemoryAnswer]]):
     ) -> None:
         super().__init__(function)
         self.title, self.is_read_only, self.is_destructive = title, is_read_only, is_destructive
-        self._fixed = fixed
-
-    @property
-    def parameters(self) -> Parameters:
-        """The parameters that are not fixed."""
-        kind = super().parameters.object_kind
-        fields = tuple(field for field in kind.fields if field.name not in self._fixed)
-        return Parameters(replace(kind, fields=fields), {}, None)
+        kind = self.parameters.object_kind
+        fields = tuple(field for field in kind.fields if field.name not in fixed)
+        # In the place of what was read from the function.
+        vars(self)["parameters"] = Parameters(replace(kind, fields=fields), {}, None)
 
 
 class MemoryTools:
@@ -547,7 +543,7 @@ def _clamp(text: str) -> str:
 
 
 def _quote(label: str, text: str) -> str:
-    """Put text of users and models between marks that it cannot close."""
+    """What users and models once said, as data between marks that it cannot close."""
     return wrap_untrusted(label, text, nonce(text))
 
 

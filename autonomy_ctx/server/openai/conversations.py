@@ -25,6 +25,7 @@ from autonomy_ctx.agents.turn_queue import TurnQueue
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, Turns, make_key
 from autonomy_ctx.messages.message import ChatRole, Message, new_id
 from autonomy_ctx.messages.summary import Summary
@@ -52,6 +53,7 @@ _TRIM_EVERY = 256
 MAX_LOOKUPS = 16
 # What requests of the past may take of this process, in bytes of their bodies.
 CACHE_BYTES = 32 * 2**20
+CACHED_PAIRS = 8192
 # Histories from this length on are read in a thread.
 _LONG_HISTORY = 200
 # How far back a log is read to place messages that are not at its end.
@@ -93,7 +95,15 @@ class Exchange:
         """The client's own messages by their ids in memory, as far as the context may show them."""
         unknown = (one.message for one in self.context.messages if one.source is None)
         wanted = {message.id for message in unknown if not isinstance(message, Summary)}
-        return {one.stored_id: one.source for one in self.said if one.stored_id in wanted}
+        found: dict[str, Any] = {}
+        # They are mostly the newest of thousands.
+        for one in reversed(self.said):
+            if not wanted:
+                break
+            if one.stored_id in wanted:
+                wanted.discard(one.stored_id)
+                found[one.stored_id] = one.source
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +123,10 @@ class Conversations:
         self._engine, self._memory = engine, engine.memory
         self._turns, self._metrics = TurnQueue(engine.memory.agent), AgentMetrics()
         self._turn_wait_seconds = turn_wait_seconds
-        self._requests: LRUCache[Key, LastRequest] = LRUCache(CACHE_BYTES, lambda one: max(one.size, 1))
+        self._requests: ConversationCache[Key, LastRequest] = ConversationCache(
+            CACHE_BYTES, getsizeof=lambda one: max(one.size, 1)
+        )
+        self._pairs: LRUCache[tuple[str, str], Key] = LRUCache(CACHED_PAIRS)
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
         self._indexed = 0
         # Requests that wait for their answer, by conversation.
@@ -157,7 +170,7 @@ class Conversations:
             return await self._compose(place, request, max_tokens)
 
     async def compose_again(self, exchange: Exchange, *, max_tokens: int) -> Exchange:
-        """Compose a request again with a smaller context."""
+        """The same request with a smaller context."""
         request = exchange.request
         context = await self._engine.compose(
             exchange.key,
@@ -179,8 +192,9 @@ class Conversations:
         branch = await self._engine.store_reply(exchange.key, exchange.context, *said)
         await self._record(exchange, usage)
         before, last = [fingerprint(one.message) for one in (question, *said)][-2:]
-        name = said[-1].stored_id
-        names = [name, pair_id(before, last)]
+        pair, name = pair_id(before, last), said[-1].stored_id
+        self._pairs[branch.scope, pair] = exchange.key
+        names = [name, pair]
         if reply.id is not None and exchange.request.api.has_responses:
             names.append(_response_name(reply.id))
         await self._index(branch, names, name)
@@ -197,7 +211,7 @@ class Conversations:
             await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
 
     async def owns_response(self, scope: str, response_id: str) -> bool:
-        """Tell whether a response was given in a scope."""
+        """Whether a response was given in a scope."""
         return await self._look_up(scope, _response_name(response_id)) is not None
 
     # -- finding ----------------------------------------------------------------------------------
@@ -226,7 +240,8 @@ class Conversations:
     async def _place_named(self, key: Key, request: ClientRequest) -> _PlacedRequest:
         last = self._requests.get(key)
         resends_history = last.resends_history if last is not None else await self._read_style(key)
-        said, new = await self._continue(last, request)
+        said = await self._continue(last, request)
+        new = _first_without_id(said)
         branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
         is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
         if is_history or resends_history:
@@ -303,13 +318,14 @@ class Conversations:
         [question] = api.read_messages(sources[start - 1 : start], start - 1)
         [answer] = api.read_messages(sources[start:end], start)
         pair = pair_id(fingerprint(question.message), fingerprint(answer.message))
-        found = await self._look_up(scope, pair)
-        last = None if found is None else self._requests.get(found[0])
-        if found is None or last is None or not _continues(request, last):
+        key = self._pairs.get((scope, pair))
+        last = None if key is None else self._requests.get(key)
+        if key is None or last is None or not _begins_with(sources, last.sources):
             return None
-        said, new = self._extend(last, request)
+        said = await self._continue(last, request)
+        new = _first_without_id(said)
         _check_results(request, said, new, ())
-        return _PlacedRequest(found[0], _chain_from(said, new))
+        return _PlacedRequest(key, _chain_from(said, new))
 
     async def _find_window(
         self, scope: str, request: ClientRequest, said: list[SourcedMessage], pair: str
@@ -330,7 +346,7 @@ class Conversations:
         return _PlacedRequest(key, _identify(said, placed.ids), placed.after)
 
     async def _waits(self, key: Key, message_id: str, is_retry: bool) -> bool:
-        """Tell whether a message is the newest of its conversation, and nobody waits for its answer.
+        """Whether a message is the newest of its conversation, and nobody waits for its answer any more.
 
         In a retry it may have an answer, which its client did not get.
         """
@@ -349,18 +365,28 @@ class Conversations:
         read = request.api.read_messages
         return await anyio.to_thread.run_sync(read, request.sources, _first_number(request))
 
-    async def _continue(
-        self, last: LastRequest | None, request: ClientRequest
-    ) -> tuple[list[SourcedMessage], int]:
-        """Read the messages of a request; those of the request before, which are counted, have their ids."""
-        if last is None or not _continues(request, last):
-            return await self._read(request), 0
-        return self._extend(last, request)
-
-    def _extend(self, last: LastRequest, request: ClientRequest) -> tuple[list[SourcedMessage], int]:
-        count = len(last.sources)
-        rest = request.api.read_messages(request.sources[count:], _first_number(request) + count)
-        return [*last.said, *rest], len(last.said)
+    async def _continue(self, last: LastRequest | None, request: ClientRequest) -> list[SourcedMessage]:
+        """The messages of a request; those that the request before had, with their ids."""
+        sources = request.sources
+        count = 0 if last is None else len(last.sources)
+        if last is None or not count or not request.api.is_boundary(last.sources[-1]):
+            return await self._read(request)
+        if not _begins_with(sources, last.sources):
+            # A window that has moved on, or an edit.
+            starts = [at for at, one in enumerate(last.sources) if one == sources[0]]
+            if len(last.said) != count or not starts:
+                return await self._read(request)
+            shared = _shared_length(sources, last.sources[starts[-1] :])
+            if starts[-1] and starts[-1] + shared != count:
+                shared = 0
+            known = list(last.said[starts[-1] : starts[-1] + shared])
+            count = shared
+        else:
+            known = list(last.said)
+        if not count:
+            return await self._read(request)
+        rest = request.api.read_messages(sources[count:], _first_number(request) + count)
+        return [*known, *rest]
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -443,7 +469,7 @@ class Conversations:
 
 
 async def _fingerprints(said: Sequence[SourcedMessage]) -> list[str]:
-    """Hash what messages say; those of a long history in a thread."""
+    """What messages say, as hashes; of a long history in a thread."""
     messages = [one.message for one in said]
     if len(messages) < _LONG_HISTORY:
         return list(map(fingerprint, messages))
@@ -452,6 +478,14 @@ async def _fingerprints(said: Sequence[SourcedMessage]) -> list[str]:
 
 def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[SourcedMessage]:
     return [SourcedMessage(one.message, one.source, name) for one, name in zip(said, ids, strict=True)]
+
+
+def _first_without_id(said: Sequence[SourcedMessage]) -> int:
+    """Where the messages begin that came with this request. Those before have their ids."""
+    new = len(said)
+    while new and not said[new - 1].stored_id:
+        new -= 1
+    return new
 
 
 def _chain_from(said: Sequence[SourcedMessage], first: int, before: str = "") -> list[SourcedMessage]:
@@ -486,14 +520,18 @@ def _check_results(
         calls.update(call.id for call in message.tool_calls)
 
 
-def _continues(request: ClientRequest, last: LastRequest) -> bool:
-    """Tell whether a history begins with the messages of the request before, and goes on with others."""
-    before = last.sources
-    return request.api.is_boundary(before[-1]) and request.sources[: len(before)] == before
+def _shared_length(sources: Sequence[Any], others: Sequence[Any]) -> int:
+    pairs = zip(sources, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(sources), len(others)))
+
+
+def _begins_with(sources: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the first; those that are the same objects are not looked into."""
+    return list(sources[: len(others)]) == list(others)
 
 
 def _is_answer(source: Mapping[str, Any]) -> bool:
-    """Tell whether a message, or an item of a response, is the assistant's."""
+    """Whether a message, or an item of a response, is the assistant's."""
     kind = source.get("type") or "message"
     return source.get("role") == "assistant" or (kind != "message" and not str(kind).endswith("_output"))
 

@@ -1,4 +1,4 @@
-"""Passes an answer of upstream to the client: its bytes as they came, stored before the last is sent.
+"""How an answer of upstream gets to the client: its bytes as they came, and stored before the last of them.
 
 Nothing is sent to the client before it is known that the request was not too long. If it was, upstream is
 called again with a smaller context. A stream that breaks off ends with an error in the format of the API.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterable, Awaitable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -21,8 +21,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
+from autonomy_ctx.background import URGENT_SECONDS, Urgent
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.errors import BudgetExceeded
+from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.incoming import as_mapping, as_nonempty_text
 from autonomy_ctx.formats.overflow import Overflow, find_overflow
 from autonomy_ctx.models.catalog import find_context_window
@@ -39,6 +41,7 @@ from autonomy_ctx.server.openai.requests import (
 )
 from autonomy_ctx.server.openai.upstream import (
     EventSplitter,
+    StreamPiece,
     Upstream,
     UpstreamFailure,
     UpstreamResponse,
@@ -59,7 +62,7 @@ _HEADER_CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code
 
 
 class Exchanges:
-    """Composes requests for upstream within the windows of its models, and stores their answers."""
+    """What is composed for upstream, within what its models read at once, and what is stored of it."""
 
     def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
         self._engine, self._conversations = engine, conversations
@@ -78,7 +81,7 @@ class Exchanges:
         return await self._conversations.begin(scope, request, max_tokens=limit)
 
     async def compose_smaller(self, exchange: Exchange, overflow: Overflow) -> Exchange | None:
-        """Compose a request with less, after it was too much for the model; None if there is no less."""
+        """The same request with less, after it was too much for the model; None if there is no less."""
         request, composed = exchange.request, exchange.context.composed
         counter = self._engine.memory.token_counter
         sent = composed.tokens + counter.count_tools(exchange.context.tools)
@@ -121,7 +124,7 @@ class Exchanges:
             logger.error("an answer could not be stored in time")
 
     def _context_limit(self, scope: str, request: ClientRequest) -> int | None:
-        """Find the most tokens of a context, unless the template has a budget of its own."""
+        """What a context may fill, unless the template has a budget of its own."""
         if self._engine.template.max_tokens is not None or request.model is None:
             return None
         window = self._windows.get((scope, request.model)) or find_context_window(request.model)
@@ -139,11 +142,13 @@ class ModelAnswer(Response):
         request: ClientRequest,
         headers: Mapping[str, str],
         requests: ActiveRequests,
+        urgent: Urgent,
     ) -> None:
         super().__init__()
         self._exchanges, self._upstream, self._tenant, self._request = exchanges, upstream, tenant, request
-        self._request_headers, self._requests = headers, requests
-        self._sender = _Sender()
+        self._request_headers, self._requests, self._urgent = headers, requests, urgent
+        # Once the first byte is out, nobody waits for it.
+        self._sender = _Sender(on_first=urgent.end)
         self._exchange: Exchange
         self._is_answered = False
 
@@ -153,12 +158,19 @@ class ModelAnswer(Response):
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+                group.start_soon(self._end_urgency)
                 await self._relay()
                 group.cancel_scope.cancel()
         finally:
+            self._urgent.end()
             if self._requests.closing and not self._sender.ended:
                 with anyio.move_on_after(LAST_SECONDS, shield=True):
                     await self._fail(ENDPOINT_CLOSING)
+
+    async def _end_urgency(self) -> None:
+        """Upstream takes its time: others need not wait meanwhile."""
+        await anyio.sleep(URGENT_SECONDS)
+        self._urgent.end()
 
     async def _relay(self) -> None:
         failure: OpenAIError | None = None
@@ -218,7 +230,7 @@ class ModelAnswer(Response):
 
     async def _relay_stream(self, response: UpstreamResponse, may_retry: bool) -> _Refusal | None:
         api, sender = self._exchange.request.api, self._sender
-        reader, splitter = AnswerReader(api), EventSplitter()
+        reader, splitter = _TolerantReader(api.reader()), EventSplitter()
         waiting, has_failed = bytearray(), False
         # Whether the client was sent, or is to be sent, more than heartbeats.
         is_begun = has_events = False
@@ -304,7 +316,8 @@ class _Refusal:
 class _Sender:
     """Sends the head of an answer once, and pieces of its body."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        self._on_first = on_first
         # Once it is known.
         self.conversation: str | None = None
         self.started = self.ended = False
@@ -317,6 +330,7 @@ class _Sender:
             piece = bytes(waiting)
             waiting.clear()
             await send_piece(self.send, piece)
+            self._on_first()
 
     async def send_all(self, response: UpstreamResponse, body: bytes) -> None:
         """Send a whole answer."""
@@ -350,6 +364,28 @@ class _Sender:
             headers = [*headers, (CONVERSATION_HEADER, name)]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+class _TolerantReader:
+    """Puts an answer together for memory; what it does not understand is the client's matter."""
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader, self._is_damaged = reader, False
+
+    def feed(self, piece: StreamPiece) -> None:
+        if piece.data is None or self._is_damaged:
+            return
+        try:
+            self._reader.feed(piece.data, piece.event)
+        except Exception:  # a format may stumble in any way over what is none of its own
+            self._is_damaged = True
+
+    def finish(self) -> UpstreamAnswer:
+        damaged = UpstreamAnswer(ModelReply(stop="error"))
+        try:
+            return damaged if self._is_damaged else self._reader.finish()
+        except Exception:  # as above
+            return damaged
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class UpstreamResponse:
 
     @property
     def content_type(self) -> str:
-        """The type of the body, without its parameters."""
+        """What the body is, without its parameters."""
         found = next((value for name, value in self.headers if name == "content-type"), "")
         return found.partition(";")[0].strip().lower()
 
@@ -119,7 +119,7 @@ class Upstream:
 
     @property
     def has_key(self) -> bool:
-        """True if a fixed key is used for all clients."""
+        """Whether a fixed key is used for all clients."""
         return self._secret is not None
 
     def headers(
@@ -227,7 +227,7 @@ class StreamPiece(NamedTuple):
 
     @property
     def is_heartbeat(self) -> bool:
-        """True for a comment, which says only that the server is there."""
+        """Whether it says nothing but that the server is there: a comment."""
         return self.data is None and not self.is_done
 
 

@@ -68,7 +68,7 @@ class RunningSubagent:
 
     @property
     def tasks_open(self) -> int:
-        """The number of tasks that run or wait, its start among them."""
+        """How many tasks run or wait, its start among them."""
         return len(self._tasks)
 
     async def start(self) -> None:
@@ -152,7 +152,7 @@ class SubagentGroup:
 
     @property
     def busy(self) -> bool:
-        """Tell whether one of them works."""
+        """Whether one of them works."""
         return any(one.tasks_open for one in self.running.values())
 
     def ids(self) -> str:
@@ -160,11 +160,11 @@ class SubagentGroup:
         return ", ".join(self.running) or "none"
 
     def status_lines(self) -> list[str]:
-        """A line for each one that runs, with what it has done."""
+        """Those that run, each with what it has done."""
         return [_status_line(one) for one in self.running.values()]
 
     def of_name(self, name: str) -> list[RunningSubagent]:
-        """The running ones of a configured name, by number."""
+        """Those of a configured name that run, by number."""
         found = [one for one in self.running.values() if one.name == name]
         return sorted(found, key=lambda one: one.number)
 
@@ -218,7 +218,7 @@ def _status_line(instance: RunningSubagent) -> str:
 
 
 class Subagents:
-    """The tools to work with sub-agents: `tools`, none at `max_depth`. End with `stop_all()`."""
+    """The tools to work with sub-agents (`tools`), and all that they have started."""
 
     def __init__(
         self,
@@ -365,6 +365,21 @@ class Subagents:
 
     def _startable(self) -> str:
         return ", ".join(list(self._configs)[:_NAMES_SHOWN])
+
+
+def subagent_tools(
+    configs: Mapping[str, Any],
+    spawn: Spawn,
+    *,
+    depth: int = 0,
+    max_depth: int = MAX_DEPTH,
+    max_running: int = MAX_RUNNING,
+    timeout: float | None = None,
+) -> Subagents:
+    """What a model needs to work with sub-agents: `.tools`, none at `max_depth`; end with `stop_all()`."""
+    return Subagents(
+        configs, spawn, depth=depth, max_depth=max_depth, max_running=max_running, timeout=timeout
+    )
 
 
 def _check_names(configs: Mapping[str, Any]) -> dict[str, Any]:

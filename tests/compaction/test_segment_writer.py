@@ -16,7 +16,7 @@ from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
-from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter
@@ -43,7 +43,7 @@ async def test_key_identifiers_that_a_record_lacks_are_named_in_its_last_line() 
     assert metrics.dump()["summaries_repaired"] == 0
 
 
-async def test_a_reply_is_checked_in_a_thread() -> None:
+async def test_a_reply_beside_many_facts_is_judged_in_a_thread() -> None:
     record = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
     threads: set[int] = set()
 
@@ -57,10 +57,12 @@ async def test_a_reply_is_checked_in_a_thread() -> None:
         Fact(id=f"F{at}", kind="value", text=f"room {at} costs {at} euros", position=1, created_at=NOON)
         for at in range(1, 200)
     ]
-    writer, _ = writer_of(ScriptedModel(record))
-    draft = await writer.write_batch(TALK[:2], [], TokenCounter(Watched()), standing=facts)
-    assert draft.text == record
-    assert threads != {get_ident()}
+    for standing, is_inside in (([], True), (facts, False)):
+        threads.clear()
+        writer, _ = writer_of(ScriptedModel(record))
+        draft = await writer.write_batch(TALK[:2], [], TokenCounter(Watched()), standing=standing)
+        assert draft.text == record
+        assert (threads == {get_ident()}) is is_inside
 
 
 async def test_a_record_is_asked_for_a_little_shorter_than_it_may_be() -> None:

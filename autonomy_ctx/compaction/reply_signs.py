@@ -10,14 +10,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.reply_cues import ERROR_PHRASES, PLACEHOLDER_WORDS, cues_of
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, stop_words
+from autonomy_ctx.messages.text_cache import TextCache
 
 # How often what stands around a record is looked for; a reply with more of it is no record.
 MOST_ROUNDS = 8
@@ -105,46 +107,58 @@ _RECORD_WORDS = frozenset(
 
 
 @dataclass(frozen=True)
-class SummarySource:
-    """The text to summarize and the prompt around it, which a reply is compared with."""
+class SummaryTexts:
+    """What a reply is compared with: its source, and the prompt without the source."""
 
-    text: str
-    prompt: str = ""
-    folded: str = field(init=False)
+    source: str
+    asked: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "folded", _plain(self.text))
+    @cached_property
+    def prose(self) -> str:
+        """The source without tool calls, results and the names of speakers, if anything is left then."""
+        return self._spoken or self.source
 
-    @property
-    def spoken(self) -> str:
-        """The text without tool calls, results and the names of speakers."""
-        blocks = [one for one in self.text.split("\n\n") if not _TOOL_BLOCK.match(one)]
+    @cached_property
+    def _spoken(self) -> str:
+        blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
         return "\n\n".join(_SPEAKER.sub("", one) for one in blocks)
 
-    @property
+    @cached_property
     def scripts(self) -> frozenset[str]:
-        """The scripts in which it has some words in a row, such as a sentence that is quoted."""
-        words = _without_codes(self.spoken or self.text)
+        """Those in which it has some words in a row, such as a sentence that is quoted."""
+        words = _without_codes(self.prose)
         return frozenset(script for script, run in _RUN_OF.items() if run.search(words))
 
-    @property
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(_stems(self.source))
+
+    @cached_property
     def spoken_stems(self) -> frozenset[str]:
-        """The stems of what people said: what tools list need not be in a record."""
-        return frozenset(_stems(self.spoken))
+        """Those of what people said: what tools list need not be in a record."""
+        return frozenset(_stems(self._spoken))
 
-    @property
-    def asked_lines(self) -> list[str]:
-        return list(filter(None, map(_bare_line, self.prompt.splitlines())))
+    @cached_property
+    def repeated_share(self) -> float:
+        return _repeated_share(_WORD.findall(self.source))
 
-    @property
-    def asked_sentences(self) -> list[str]:
+    @cached_property
+    def folded(self) -> str:
+        return _plain(self.source)
+
+    @cached_property
+    def asked_lines(self) -> tuple[str, ...]:
+        return tuple(filter(None, (_bare_line(line) for line in self.asked.splitlines())))
+
+    @cached_property
+    def asked_sentences(self) -> tuple[str, ...]:
         """The sentences of the prompt that only instructions have: long enough, and not headings."""
-        found = (_plain(one) for one in split_sentences(self.prompt))
-        return [
+        found = (_plain(one) for one in split_sentences(self.asked))
+        return tuple(
             one
             for one in found
             if one.endswith(".") and one.count(" ") + 1 >= PROMPT_WORDS and one not in self.folded
-        ]
+        )
 
 
 # -- what stands around a record ----------------------------------------------------------------------
@@ -234,23 +248,23 @@ def _without_closing(text: str) -> str:
 
 
 def rejection_reason(
-    text: str, source: SummarySource, covered: float, *, script_free: bool = False
+    text: str, material: SummaryTexts, covered: float, *, script_free: bool = False
 ) -> str | None:
-    """The reason to reject a text, or None; `covered` is its share of the key identifiers."""
+    """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
     if not any(map(str.isalnum, _TAG.sub("", text))):
         return "empty"
     if _is_error(text, covered):
         return "error page"
-    body = _own_lines(text, source)
-    if _repeats_prompt(text, body, source):
+    body = _own_lines(text, material)
+    if _repeats_prompt(text, body, material):
         return "prompt repeated"
-    if _is_refusal(text, covered, source):
+    if _is_refusal(text, covered, material):
         return "refusal in words"
-    if _is_loop(text, source):
+    if _is_loop(text, material):
         return "loop"
-    if not script_free and _has_other_script(body, source):
+    if not script_free and _has_other_script(body, material):
         return "other script"
-    if not covered and says_nothing(text, source):
+    if not covered and says_nothing(text, material):
         return "empty"
     return None
 
@@ -277,9 +291,9 @@ def _is_error_body(text: str) -> bool:
     return keys <= _ERROR_KEYS and not keys.isdisjoint(("error", "errors", "message", "detail"))
 
 
-def _own_lines(text: str, source: SummarySource) -> str:
+def _own_lines(text: str, material: SummaryTexts) -> str:
     """The lines of a text that are not headings of the prompt."""
-    asked = source.asked_lines
+    asked = material.asked_lines
     return "\n".join(
         line
         for line in text.splitlines()
@@ -287,17 +301,17 @@ def _own_lines(text: str, source: SummarySource) -> str:
     )
 
 
-def _repeats_prompt(text: str, body: str, source: SummarySource) -> bool:
-    if not source.prompt:
+def _repeats_prompt(text: str, body: str, material: SummaryTexts) -> bool:
+    if not material.asked:
         return False
     if not any(map(str.isalnum, body)):
         return True
     plain = _plain(text)
-    return any(one in plain for one in source.asked_sentences)
+    return any(one in plain for one in material.asked_sentences)
 
 
-def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
-    """Tell whether the first sentence begins like a refusal, or one of few words has one.
+def _is_refusal(text: str, covered: float, material: SummaryTexts) -> bool:
+    """Whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
     is quoted from it, and a sentence about the same as the source tells of somebody who cannot do something.
@@ -306,25 +320,25 @@ def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
     for number, sentence in enumerate(_first_sentences(text, 2 if covered < 0.3 else 1)):
         plain = _plain(_QUOTATION.sub("", sentence))
         plain = plain[mark.end() :] if (mark := _LIST_MARK.match(plain)) else plain
-        if plain.count(" ") > 1 and plain.rstrip(".!") in source.folded:
+        if plain.count(" ") > 1 and plain.rstrip(".!") in material.folded:
             continue
         for cue in cues_of("refusal"):
             at = plain.find(cue)
-            if at < 0 or not _is_word(plain, at, at + len(cue)) or _is_quoted(plain[at:], cue, source):
+            if at < 0 or not _is_word(plain, at, at + len(cue)) or _is_quoted(plain[at:], cue, material):
                 continue
             inside = number == 0 and short and not _SAID_BY.search(plain[:at])
-            if at == 0 or (inside and _shared_words(plain, source) < SHARED_WORDS):
+            if at == 0 or (inside and _shared_words(plain, material) < SHARED_WORDS):
                 return True
     return False
 
 
-def _is_quoted(plain: str, cue: str, source: SummarySource) -> bool:
-    """Tell whether the source has these words, too: the cue and what follows it."""
+def _is_quoted(plain: str, cue: str, material: SummaryTexts) -> bool:
+    """Whether the source has these words, too: the cue and what follows it."""
     following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
-    return len(following) > QUOTED_WORDS and cue + " ".join(following) in source.folded
+    return len(following) > QUOTED_WORDS and cue + " ".join(following) in material.folded
 
 
-def _is_loop(text: str, source: SummarySource) -> bool:
+def _is_loop(text: str, material: SummaryTexts) -> bool:
     sentences = [_plain(one) for one in split_sentences(text)]
     sentences = [one for one in sentences if one.count(" ") > 1]
     if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
@@ -332,7 +346,7 @@ def _is_loop(text: str, source: SummarySource) -> bool:
     words = _WORD.findall(text)
     for part in (words, words[len(words) * 3 // 5 :]):
         share = _repeated_share(part) if len(part) >= LOOP_WORDS else 0.0
-        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * _repeated_share(_WORD.findall(source.text)):
+        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * material.repeated_share:
             return True
     return False
 
@@ -344,16 +358,16 @@ def _repeated_share(words: Sequence[str]) -> float:
     return repeated / max(shingles.total(), 1)
 
 
-def _has_other_script(text: str, source: SummarySource) -> bool:
-    """Tell whether a text is written in a script that its source does not have."""
+def _has_other_script(text: str, material: SummaryTexts) -> bool:
+    """Whether a text is written in a script that its source does not have."""
     words = _without_codes(text)
     found = {
         script: len(letter.findall(words)) * _DENSE.get(script, 1.0) for script, letter in _LETTER_OF.items()
     }
-    total, known = sum(found.values()), source.scripts
-    if total < MIN_LETTERS or not known:
+    total = sum(found.values())
+    if total < MIN_LETTERS or not material.scripts:
         return False
-    return sum(found[script] for script in found.keys() - known) > SCRIPT_SHARE * total
+    return sum(found[script] for script in found.keys() - material.scripts) > SCRIPT_SHARE * total
 
 
 def _without_codes(text: str) -> str:
@@ -361,51 +375,51 @@ def _without_codes(text: str) -> str:
     return " ".join(word for word in text.split() if not word.isascii() or not _CODE_CHARACTER.search(word))
 
 
-def says_nothing(text: str, source: SummarySource) -> bool:
-    """Tell whether nothing, or one word, is left of a text without headings and placeholders.
+def says_nothing(text: str, material: SummaryTexts) -> bool:
+    """Whether nothing, or one word, is left of a text without headings and placeholders.
 
     Of a source with hardly a word, one word may be enough.
     """
-    body = _own_lines(text, source)
+    body = _own_lines(text, material)
     for one in _BRACKET_PLACEHOLDER.findall(body):
-        if _is_placeholder(one, source):
+        if _is_placeholder(one, material):
             body = body.replace(one, " ")
     body = "\n".join(line for line in body.splitlines() if not line.rstrip(" *_").endswith((":", "\uff1a")))
     if not any(map(str.isalnum, body)):
         return True
-    if len(source.spoken_stems) < FEW_WORDS or identifiers(body):
+    if len(material.spoken_stems) < FEW_WORDS or identifiers(body):
         return False
     words = _LETTERS.findall(body)
     is_title = not _SENTENCE_MARK.search(body) and not _stems(body, least=3)
     return is_title or (len(words) < 2 and not (is_unspaced(body) and len(words[0]) > 3))
 
 
-def _is_placeholder(found: str, source: SummarySource) -> bool:
+def _is_placeholder(found: str, material: SummaryTexts) -> bool:
     inside = _plain(found.strip("{}[]<>"))
-    if not inside or _plain(found) in source.folded:
+    if not inside or _plain(found) in material.folded:
         return False
     return found.startswith("{{") or inside.startswith(PLACEHOLDER_WORDS)
 
 
-def is_other_subject(text: str, source: SummarySource) -> bool:
-    """Tell whether a text says almost nothing that a source with enough to say has, too."""
-    if len(source.spoken_stems) < RICH_SOURCE:
+def is_other_subject(text: str, material: SummaryTexts) -> bool:
+    """Whether a text says almost nothing that a source with enough to say has, too."""
+    if len(material.spoken_stems) < RICH_SOURCE:
         return False
-    body = _own_lines(text, source)
-    shared = _shared_words(body, source)
+    body = _own_lines(text, material)
+    shared = _shared_words(body, material)
     return shared < SHARED_WORDS and 2 * shared < max(len(set(_stems(body))), 1)
 
 
-def _shared_words(text: str, source: SummarySource) -> int:
-    """Count the words of a text that its source has too."""
-    return len(set(_stems(text)).intersection(_stems(source.text)))
+def _shared_words(text: str, material: SummaryTexts) -> int:
+    """How many of the words that say what a text is about its source has, too."""
+    return len(set(_stems(text)) & material.stems)
 
 
 # -- sentences ----------------------------------------------------------------------------------------
 
 
 def has_whole_sentence(text: str) -> bool:
-    """Tell whether at least one sentence or item of a list is complete."""
+    """Whether at least one sentence or item of a list is complete."""
     told = (_LETTERS.findall(text[start:end]) for start, end in sentence_spans(text))
     return any(len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words) for words in told)
 
@@ -473,6 +487,10 @@ class _Rule(NamedTuple):
     names: tuple[str, ...]
 
 
+# A long conversation has thousands of facts, and each summary is compared with all of them.
+_rules: TextCache[_Rule] = TextCache(16_384)
+
+
 def _read_rule(text: str) -> _Rule:
     plain = _plain(text)
     return _Rule(
@@ -482,37 +500,42 @@ def _read_rule(text: str) -> _Rule:
     )
 
 
-class _Sentence(NamedTuple):
-    """A sentence of a summary, and its clauses, each with its stems."""
+class _Sentence:
+    """A sentence of a summary. Many rules are about the same as it is, so it is read once for all."""
 
-    plain: str
-    stems: frozenset[str]
-    clauses: list[tuple[str, frozenset[str]]]
+    def __init__(self, text: str) -> None:
+        self.plain = _plain(text)
+        self.stems = frozenset(_subject_stems(self.plain))
 
+    @cached_property
+    def clauses(self) -> list[tuple[str, frozenset[str]]]:
+        """Its clauses, each with its stems."""
+        clauses = filter(None, _CLAUSE_END.split(self.plain))
+        return [(clause, frozenset(_subject_stems(clause))) for clause in clauses]
 
-def _read_sentence(text: str) -> _Sentence:
-    plain = _plain(text)
-    clauses = filter(None, _CLAUSE_END.split(plain))
-    return _Sentence(
-        plain,
-        frozenset(_subject_stems(plain)),
-        [(clause, frozenset(_subject_stems(clause))) for clause in clauses],
-    )
+    @cached_property
+    def is_denial(self) -> bool:
+        return _is_denial(self.plain)
+
+    @cached_property
+    def is_lifting(self) -> bool:
+        return _has_cue(self.plain, cues_of("lifting"))
 
 
 def contradicts(sentence: str, standing: Iterable[str]) -> bool:
-    """Tell whether a sentence says the opposite of a text that holds."""
+    """Whether a sentence says the opposite of a text that holds."""
     return bool(find_denied([sentence], standing))
 
 
 def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     """The texts that hold and of which a sentence says the opposite."""
-    told = list(map(_read_sentence, sentences))
+    told = [_Sentence(text) for text in sentences]
     stems = frozenset().union(*(sentence.stems for sentence in told))
     whole = "\n".join(sentence.plain for sentence in told)
     denied: list[str] = []
     for text in standing:
-        rule = _read_rule(text)
+        pause()
+        rule = _rules.get_or_make(text, partial(_read_rule, text))
         # Hardly any is about what the sentences say: no more is looked at then.
         if not _is_about(stems, rule) or any(name not in whole for name in rule.names):
             continue
@@ -522,9 +545,9 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
 
 
 def turns_rule(text: str, rules: Iterable[str]) -> bool:
-    """Tell whether a clause of a text says the opposite of a rule and nothing else."""
-    told = list(map(_read_sentence, split_sentences(text)))
-    for rule in map(_read_rule, rules):
+    """Whether a clause of a text says the opposite of a rule and nothing else."""
+    told = [_Sentence(one) for one in split_sentences(text)]
+    for rule in (_rules.get_or_make(one, partial(_read_rule, one)) for one in rules):
         for sentence in told:
             alone = any(
                 _is_about(stems, rule) and stems.issubset(rule.stems) for _, stems in sentence.clauses
@@ -539,13 +562,13 @@ def _is_about(stems: Set[str], rule: _Rule) -> bool:
 
 
 def _denies(sentence: _Sentence, rule: _Rule) -> bool:
-    """Tell whether a sentence that is about a rule says the opposite."""
+    """Whether a sentence that is about a rule says the opposite."""
     if any(name not in sentence.plain for name in rule.names):
         return False
-    if _has_cue(sentence.plain, cues_of("lifting")) and not _has_cue(rule.plain, cues_of("lifting")):
+    if sentence.is_lifting and not _has_cue(rule.plain, cues_of("lifting")):
         return True
     is_denial = _is_denial(rule.plain)
-    if _is_denial(sentence.plain) == is_denial:
+    if sentence.is_denial == is_denial:
         return False
     about = [
         clause
@@ -584,6 +607,7 @@ def _stems(text: str, least: int = LONG_WORD) -> list[str]:
     found: list[str] = []
     stops = stop_words()
     for line in fold_text(text).splitlines():
+        pause()
         for run in _LETTERS.findall(line):
             if not run.isascii() and is_unspaced(run):
                 found += [run[at : at + 2] for at in range(len(run) - 1)]
@@ -606,7 +630,7 @@ def _has_cue(plain: str, cues: Iterable[str]) -> bool:
 
 
 def _is_word(plain: str, start: int, end: int) -> bool:
-    """Tell whether a cue stands by itself, not inside a longer word; some scripts have no such thing."""
+    """Whether a cue stands there by itself, and not inside a longer word; some scripts have no such thing."""
     if not plain[start].isascii():
         return True
     before, after = plain[start - 1 : start], plain[end : end + 1]

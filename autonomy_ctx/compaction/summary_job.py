@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autonomy_ctx.background import run_in_worker
+from autonomy_ctx.background import give_way, run_in_steps, wait_for_quiet
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.facts import (
     FoundDone,
     add_profile_changes,
+    changes_by_rules,
     changes_from_lines,
     facts_beside,
     still_done,
@@ -32,13 +33,21 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import render_summary_facts, summary_tokens, window_budget
+from autonomy_ctx.compaction.segment_writer import (
+    INLINE_CHARACTERS,
+    INLINE_FACTS,
+    SegmentDraft,
+    SegmentWriter,
+    UnfitSummary,
+    run_or_offload,
+)
+from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
+from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.compaction.writer import SegmentDraft, SegmentWriter, UnfitSummary
+from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact import FactChange
-from autonomy_ctx.language.fact_rules import find_facts
-from autonomy_ctx.memory.cache import StoreKey, make_store_key
+from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
@@ -97,7 +106,7 @@ class SummaryJob:
         )
 
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
-        """Read the batch to summarize now from the store; the lease says what was refused before."""
+        """What is to be summarized now, read from the store; the lease says what was refused before."""
         state = await self._memory.store.summary(self._key)
         after = state.written
         window = await self._read(after)
@@ -139,7 +148,7 @@ class SummaryJob:
         return tried[: self._half_of(tried)] if lease.refusals >= MAX_REFUSALS else tried
 
     def _half_of(self, entries: Sequence[Entry]) -> int:
-        """Count the first entries that have half of the tokens, up to a safe cut; all if there is none."""
+        """How many entries from the start have half of the tokens, at a safe cut; all if there is none."""
         return chunk_end(entries, self._tokens_of(entries) // 2, self._count)
 
     def _tokens_of(self, entries: Sequence[Entry]) -> int:
@@ -155,6 +164,8 @@ class SummaryJob:
         final_segments = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
         cached = self._cached_request(state)
+        if self._settings.model is None:
+            await run_in_steps(read_for_digest([entry.message for entry in entries]))
         done = await self._find_completed(state, entries)
         for _ in range(_MAX_SHRINK_TRIES):
             try:
@@ -224,14 +235,16 @@ class SummaryJob:
         state: SummaryState,
         done: Sequence[FoundDone],
     ) -> list[FactChange] | None:
-        """The changes of facts by a batch, with those for the profile."""
+        """What a batch changes in the facts, with what it says for the profile."""
         settings = self._settings
         if not settings.facts:
             return None
         state = replace(state, facts=facts_beside(state.facts, entries, done))
         changes = await self._standing_changes(draft, entries, state, done)
-        return await run_in_worker(
-            partial(add_profile_changes, changes, entries, state.facts, settings.zone, settings.profile)
+        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
+        return await run_or_offload(
+            light,
+            partial(add_profile_changes, changes, entries, state.facts, settings.zone, settings.profile),
         )
 
     async def _standing_changes(
@@ -246,17 +259,15 @@ class SummaryJob:
         # A model that has written facts before, but none now, has no changes.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if (draft.fact_lines is not None or writes_facts) and not draft.has_unread_facts:
-            changes = await run_in_worker(
-                partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone)
+            changes = await run_or_offload(
+                len(state.facts) <= INLINE_FACTS,
+                partial(changes_from_lines, draft.fact_lines or (), entries, state.facts, zone),
             )
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
                 return changes + still_done(done, entries, changes, draft.listed)
-        return await self._changes_by_rules(entries, state)
-
-    async def _changes_by_rules(self, entries: Sequence[Entry], state: SummaryState) -> list[FactChange]:
         before = await self._entry_before(entries[0])
-        return await run_in_worker(partial(find_facts, entries, state.facts, self._settings.zone, before))
+        return await run_in_steps(changes_by_rules(entries, state.facts, zone, before))
 
     async def _entry_before(self, entry: Entry) -> Entry | None:
         """The message right before a batch, which the first one of the batch may answer."""
@@ -267,6 +278,7 @@ class SummaryJob:
 
     async def _segments_size(self, state: SummaryState) -> int:
         """The tokens that segments may have together: what the facts leave of the size."""
+        await give_way()
         return self._settings.size - self._memory.token_counter.count_text(self._render_facts(state))
 
     def _render_facts(self, state: SummaryState) -> str:
@@ -301,7 +313,7 @@ class SummaryJob:
         )
 
     async def _outdated_facts(self) -> list[str]:
-        """The texts of facts that were replaced or are done."""
+        """What was said to hold once and does not any more."""
         if not self._settings.facts:
             return []
         facts = await self._memory.store.facts(self._key)
@@ -328,21 +340,26 @@ class SummaryJob:
             return False
         chosen = entries[:cut]
         await prepare_tables()
-        segment = await run_in_worker(
-            partial(provisional_segment, chosen, after + 1, self._settings, self._memory.token_counter)
-        )
+        await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
+        await give_way()
+        segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
         announce(PendingDigest(segment, state.head.generation))
-        facts = await self._changes_by_rules(chosen, state) if self._settings.facts else None
+        facts = None
+        if self._settings.facts:
+            before = await self._entry_before(entries[0])
+            facts = await run_in_steps(changes_by_rules(chosen, state.facts, self._settings.zone, before))
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None, facts=facts
         )
         if done:
             self._metrics.add("digests_committed")
+            if facts:
+                await self._prepare_facts()
             await self._merge_digests()
         return done
 
     async def _read(self, after: int) -> Window:
-        """Read the entries after a position, through the memory if it belongs to the same agent."""
+        """What comes after a position, from memory's own window where that is of the same agent."""
         memory, (agent, scope, conversation) = self._memory, self._key
         before = after + READ_AHEAD + 1
         if memory.agent == agent:
@@ -350,7 +367,7 @@ class SummaryJob:
         return await memory.store.read(self._key, after=after, before=before)
 
     def _has_long_message(self, entries: Sequence[Entry]) -> bool:
-        """Tell whether the summarizer is shown some of these messages in part."""
+        """Whether the summarizer is shown some of these messages in part."""
         return any(self._count(entry.message) > self._writer.max_message_tokens for entry in entries)
 
     async def _merge_digests(self) -> None:
@@ -376,6 +393,8 @@ class SummaryJob:
         facts: Sequence[FactChange] | None = None,
         merged: StoredSegment | None = None,
     ) -> bool:
+        # A message that somebody waits for is stored first.
+        await wait_for_quiet()
         done = await self._memory.store.commit_segment(
             self._key,
             segment,
@@ -386,11 +405,20 @@ class SummaryJob:
         )
         if not done:
             self._metrics.add("summaries_discarded")
+        elif facts:
+            await self._prepare_facts()
         return done
+
+    async def _prepare_facts(self) -> None:
+        """Make what the next context needs of facts that were just committed, before it does."""
+        state = await self._memory.store.summary(self._key)
+        self._render_facts(state)
+        facts_until(state.facts, state.covered)
+        await give_way()
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
-    """Tell whether messages from the same place on were refused when there were fewer, or a part of them."""
+    """Whether messages from the same place on were refused when there were fewer, or a part of them."""
     return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import UTC
+from functools import cached_property, partial
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from autonomy_ctx.background import run_in_worker
+from autonomy_ctx.background import run_in_thread, wait_for_quiet
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.checks import (
     CUT_OFF,
     Verdict,
     better,
-    check_summary,
     covered_names,
+    judge,
     name_missing,
     trim_to_cap,
     without_names_line,
 )
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
-from autonomy_ctx.compaction.facts import listed_facts
+from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     COMPRESSION_RATIO,
@@ -41,7 +42,7 @@ from autonomy_ctx.compaction.prompt import (
     merge_prompt,
     repair_prompt,
 )
-from autonomy_ctx.compaction.reply_text import strip_reply
+from autonomy_ctx.compaction.reply_signs import strip_reply
 from autonomy_ctx.compaction.schema import READY_SCHEMAS, SchemaSection, SummarySchema
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
@@ -59,7 +60,8 @@ from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.language.identifiers import coverage
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
-from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import transcript, visible_text
@@ -78,8 +80,14 @@ ASKED_SHARE = 0.8
 BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 32, 48
 # The same for the facts that it may change.
 LISTED_PART = 16
+# Characters, and facts, that are read in no time; more goes to a thread, so that the loop is not held.
+INLINE_CHARACTERS = 16_000
+INLINE_FACTS = 100
+# The same for a reply and what it is compared with, which takes longer.
+JUDGED_CHARACTERS = 2_000
 # Of a rejected answer, how many characters are shown to whoever looks for the reason.
 BEGINNING_CHARACTERS = 80
+T = TypeVar("T")
 
 
 class UnfitSummary(Exception):
@@ -117,7 +125,7 @@ class SegmentDraft:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """Arranges a reply as the text of a segment with a schema, in at most so many tokens."""
+    """How a reply becomes the text of a segment by a schema, in at most so many tokens."""
 
     schema: SummarySchema
     # Those that the model is asked for, and what stands in the others.
@@ -137,7 +145,7 @@ class RecordLayout:
         return text or trim_to_cap(reply, self.tokens, counter.count_text)
 
 
-class CheckedReply(NamedTuple):
+class JudgedReply(NamedTuple):
     """A verdict, what the reply says of the facts, and its text as it came."""
 
     verdict: Verdict
@@ -153,18 +161,23 @@ class SourceNames(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SegmentRequest:
+class SummarySource:
     """The source of a segment, its tokens and key identifiers, and what else the model is shown."""
 
     text: str
     tokens: int
     # The most tokens of a reply.
     cap: int
-    names: SourceNames
+    find_names: Callable[[], SourceNames]
     context: Sequence[str] = ()
     standing: Sequence[Fact] = ()
     pinned: Sequence[str] = ()
     layout: RecordLayout | None = None
+
+    @cached_property
+    def names(self) -> SourceNames:
+        """Found when a reply is judged: this takes long, and a call that fails needs none."""
+        return self.find_names()
 
 
 class SegmentWriter:
@@ -203,28 +216,30 @@ class SegmentWriter:
         So are the facts that hold, to be changed. What is pinned is not to be denied. If the messages stand
         in a request that the provider has cached, they need not be sent again.
         """
-        source = await run_in_worker(
+        light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
+        source = await run_or_offload(
+            light,
             partial(
                 transcript,
                 messages,
                 counter=counter,
                 max_message_tokens=self.max_message_tokens,
                 zone=self.settings.zone,
-            )
+            ),
         )
         tokens, schema = counter.count_messages(messages), self.settings.schema
         if self._model is None:
             target = self._with_headings(self._digest_target(tokens), counter)
             make = digest if schema is None else partial(_digest_with_names, schema)
-            return await run_in_worker(
-                lambda: self._digest_draft(make(messages, tokens=target, counter=counter), source, counter)
-            )
+            text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
+            return await run_or_offload(light, partial(self._digest_draft, text, source, counter))
         target = self._with_headings(self._target(tokens), counter)
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
         if self.settings.facts:
-            facts = await run_in_worker(
-                partial(listed_facts, standing, source, tokens // LISTED_PART, counter)
+            facts = await run_or_offload(
+                len(standing) <= INLINE_FACTS,
+                partial(listed_facts, standing, source, tokens // LISTED_PART, counter),
             )
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
         known = _last_lines(background, max(tokens // BACKGROUND_PART, MIN_BACKGROUND_TOKENS), counter)
@@ -240,17 +255,17 @@ class SegmentWriter:
                 cached, messages, cap=cap, instructions=instructions, facts=facts, schema=schema
             )
         most = self._most_tokens(tokens)
-        request = SegmentRequest(
+        stretch = SummarySource(
             source,
             tokens,
             most,
-            await run_in_worker(partial(_names_of_messages, messages, schema)),
+            partial(_names_of_messages, messages, schema),
             (*known, *(facts or ())),
             standing,
             pinned,
             None if schema is None else RecordLayout(schema, schema.sections, most),
         )
-        draft = await self._write_cheapest(after, prompt, cached, target, request, counter)
+        draft = await self._write_cheapest(after, prompt, cached, target, stretch, counter)
         return replace(draft, listed=frozenset(line.partition(" ")[0] for line in facts or ()))
 
     async def write_merge(
@@ -260,34 +275,61 @@ class SegmentWriter:
         cached: CachedRequest | None = None,
         outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """Merge several segments into one; without a model, facts that no longer hold are left out.
-
-        With a schema the model writes only the sections to rewrite, and is not called if there are none.
-        """
-        texts, count = [segment.text for segment in segments], counter.count_text
+        """Merge several segments into one; without a model, facts that no longer hold are left out."""
+        texts = [segment.text for segment in segments]
         if self._model is None:
             return await self.extract(texts, counter, outdated)
-        schema, instructions, most = self.settings.schema, self.settings.instructions, self.settings.size // 4
-        sections: Sequence[SchemaSection] = ()
-        layout = None
-        if schema is None:
-            # The lines of names need no model: what fits of them is added to the new record.
-            records = [without_names_line(text) for text in texts]
-        else:
-            merge = SectionMerge.of(texts, schema)
-            # Items that are kept word for word leave less to be shortened than a record that is written anew.
-            whole_target = min(most, max(MIN_SUMMARY_TOKENS, sum(map(count, texts)) * 3 // 4))
-            if not merge.needs_model:
-                return await self._join_sections(merge, texts, whole_target, counter)
-            records, sections = merge.rewritten_texts(), schema.only("rewrite")
-            most = merge.room(whole_target, count)
-            layout = RecordLayout(schema, sections, whole_target, merge)
+        if self.settings.schema is not None:
+            return await self._merge_sections(self.settings.schema, segments, counter, cached)
+        # The lines of names need no model: what fits of them is added to the new record.
+        records = [without_names_line(text) for text in texts]
         source, whole = "\n\n".join(records), "\n\n".join(texts)
-        tokens = count(source)
+        tokens = counter.count_text(source)
         # Well under the length at which a literal answer would pass for an echo.
-        target = min(most, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap = int(target * ASKED_SHARE)
-        prompt = merge_prompt(records, cap=cap, instructions=instructions, schema=schema, sections=sections)
+        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
+        cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
+        prompt = merge_prompt(records, cap=cap, instructions=instructions)
+        after = None
+        if cached is not None:
+            after = cached_merge_prompt(
+                cached,
+                [render_segment(one, self.settings.zone) for one in segments],
+                segments[0].first,
+                segments[-1].last,
+                cap=cap,
+                instructions=instructions,
+            )
+        stretch = SummarySource(
+            source,
+            tokens,
+            self._most_tokens(counter.count_text(whole)),
+            lambda: SourceNames(key_names_of(source), key_names_of(whole)),
+            texts,
+        )
+        return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+
+    async def _merge_sections(
+        self,
+        schema: SummarySchema,
+        segments: Sequence[StoredSegment],
+        counter: TokenCounter,
+        cached: CachedRequest | None,
+    ) -> SegmentDraft:
+        """Merge several segments section by section; the model is called only for sections to rewrite."""
+        texts = [segment.text for segment in segments]
+        merge = SectionMerge.of(texts, schema)
+        # Items that are kept word for word leave less to be shortened than a record that is written anew.
+        tokens = sum(map(counter.count_text, texts))
+        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
+        if not merge.needs_model:
+            return await self._join_sections(merge, texts, target, counter)
+        sections, instructions = schema.only("rewrite"), self.settings.instructions
+        rewritten = merge.rewritten_texts()
+        source = "\n\n".join(rewritten)
+        tokens = counter.count_text(source)
+        room = min(merge.room(target, counter.count_text), max(MIN_SUMMARY_TOKENS, tokens // 2))
+        cap = int(room * ASKED_SHARE)
+        prompt = merge_prompt(rewritten, cap=cap, instructions=instructions, schema=schema, sections=sections)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
@@ -300,16 +342,15 @@ class SegmentWriter:
                 schema=schema,
                 sections=sections,
             )
-        to_name = partial(key_names_of, whole) if schema is None else partial(_names_of_texts, texts)
-        request = SegmentRequest(
+        stretch = SummarySource(
             source,
             tokens,
-            self._most_tokens(count(whole)) if schema is None else target,
-            await run_in_worker(lambda: SourceNames(key_names_of(source), to_name())),
+            room,
+            lambda: SourceNames(key_names_of(source), _names_of_texts(texts)),
             texts,
-            layout=layout,
+            layout=RecordLayout(schema, sections, target, merge),
         )
-        return await self._write_cheapest(after, prompt, cached, target, request, counter)
+        return await self._write_cheapest(after, prompt, cached, room, stretch, counter)
 
     async def _join_sections(
         self,
@@ -323,27 +364,25 @@ class SegmentWriter:
     ) -> SegmentDraft:
         """The sections of several texts without a model, and the identifiers that have no room there."""
 
-        def join() -> SegmentDraft:
+        def join() -> str:
             text = fit_record(merge.bodies, merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
-            text = name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
-            return self._digest_draft(text, "\n\n".join(texts), counter)
+            return name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
 
-        return await run_in_worker(join)
+        text = await run_in_thread(join)
+        return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def extract(
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
-        """Merge texts without a model, keeping the lines that say most."""
+        """The same without a model: the lines that say most."""
         tokens, schema = max(self.settings.size // MERGED_DIGEST_PART, 32), self.settings.schema
         if schema is not None:
             merge = SectionMerge.of(texts, schema)
             return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)
-
-        def extract() -> SegmentDraft:
-            text = digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
-            return self._digest_draft(text, "\n\n".join(texts), counter)
-
-        return await run_in_worker(extract)
+        text = await run_in_thread(
+            lambda: digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
+        )
+        return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def _write_cheapest(
         self,
@@ -351,7 +390,7 @@ class SegmentWriter:
         separate: Prompt,
         cached: CachedRequest | None,
         target: int,
-        request: SegmentRequest,
+        source: SummarySource,
         counter: TokenCounter,
     ) -> SegmentDraft:
         """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
@@ -363,10 +402,10 @@ class SegmentWriter:
                 cached, after, separate, reader=reader, model=model, output=target, counter=counter
             )
         ):
-            return await self._write(separate, request, counter)
+            return await self._write(separate, source, counter)
         self._metrics.add("summaries_shared")
         try:
-            return await self._write(after, request, counter)
+            return await self._write(after, source, counter)
         except CallFailed:
             # The same model would fail again.
             if reader is model:
@@ -375,18 +414,18 @@ class SegmentWriter:
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
-        return await self._write(separate, request, counter)
+        return await self._write(separate, source, counter)
 
-    async def _write(self, prompt: Prompt, request: SegmentRequest, counter: TokenCounter) -> SegmentDraft:
-        cap, layout = request.cap, request.layout
+    async def _write(self, prompt: Prompt, source: SummarySource, counter: TokenCounter) -> SegmentDraft:
+        cap, layout = source.cap, source.layout
         spent = [0, 0]
         started = time.monotonic()
-        ask_and_check = partial(self._ask_and_check, request, counter, spent)
-        verdict, reply, text = await ask_and_check(prompt)
+        ask_and_judge = partial(self._ask_and_judge, source, cap, counter, spent)
+        verdict, reply, text = await ask_and_judge(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            second, repaired, text = await ask_and_check(again)
+            second, repaired, text = await ask_and_judge(again)
             verdict = better(verdict, second)
             # A repair is of the record: what was written about the facts the first time stands.
             reply = repaired if reply.lines is None else reply
@@ -395,40 +434,39 @@ class SegmentWriter:
         if not verdict.fit:
             self._metrics.add("summaries_doubtful")
 
-        def complete() -> SegmentDraft:
-            count, to_name = counter.count_text, request.names.to_name
-            if layout is None:
-                text = name_missing(verdict.fit_to(cap, count), to_name, cap=cap, count=count)
-            else:
+        def complete() -> str:
+            count = counter.count_text
+            if layout is not None:
                 # Only the end of an unfinished text goes: each section is shortened by itself.
                 is_cut = verdict.problem == CUT_OFF
-                text = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
-                text = name_missing(text, to_name, cap=layout.tokens, count=count, fill=True)
-            return SegmentDraft(
-                text=text,
-                tokens=count(text),
-                model=writer_name(self._model if prompt.context is None else self.settings.reader),
-                coverage=covered_names(to_name, text),
-                input_tokens=spent[0],
-                output_tokens=spent[1],
-                prompt_hash=prompt.rules_hash,
-                source_hash=_hash(request.text),
-                is_doubtful=not verdict.fit,
-                fact_lines=reply.lines,
-                has_unread_facts=reply.is_unread,
-            )
+                arranged = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
+                return name_missing(arranged, source.names.to_name, cap=layout.tokens, count=count, fill=True)
+            return name_missing(verdict.fit_to(cap, count), source.names.to_name, cap=cap, count=count)
 
-        draft = await run_in_worker(complete)
+        text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
-        return draft
+        return SegmentDraft(
+            text=text,
+            tokens=counter.count_text(text),
+            model=writer_name(self._model if prompt.context is None else self.settings.reader),
+            coverage=covered_names(source.names.to_name, text),
+            input_tokens=spent[0],
+            output_tokens=spent[1],
+            prompt_hash=prompt.rules_hash,
+            source_hash=_hash(source.text),
+            is_doubtful=not verdict.fit,
+            fact_lines=reply.lines,
+            has_unread_facts=reply.is_unread,
+        )
 
-    async def _ask_and_check(
+    async def _ask_and_judge(
         self,
-        request: SegmentRequest,
+        source: SummarySource,
+        cap: int,
         counter: TokenCounter,
         spent: list[int],
         prompt: Prompt,
-    ) -> CheckedReply:
+    ) -> JudgedReply:
         self._metrics.add("summarizer_calls")
         reply = await self._ask_model(prompt)
         read = counter.count_text("".join(message["content"] for message in prompt.messages))
@@ -441,36 +479,37 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
-        settings, holding = self.settings, [fact for fact in request.standing if fact.state == "holds"]
+        settings, holding = self.settings, [fact for fact in source.standing if fact.state == "holds"]
         schemas = (None, *READY_SCHEMAS.values())
 
-        def check_reply() -> CheckedReply:
+        def judge_reply() -> JudgedReply:
             # Thoughts may have a heading of facts, too.
             answer = strip_reply(reply.text)
             split = split_facts(answer)
-            # One that repeats the prompt is checked whole.
+            # One that repeats the prompt is judged whole.
             is_whole = split.record == answer or prompt.secret in answer
             # What the reply itself changes need not hold.
             changed = {line.target for line in split.lines or ()}
             standing = [fact for fact in holding if fact.id not in changed]
-            verdict = check_summary(
+            verdict = judge(
                 reply if is_whole else replace(reply, parts=(TextContent(split.record),)),
-                source=request.text,
-                source_tokens=request.tokens,
-                cap=request.cap,
+                source=source.text,
+                source_tokens=source.tokens,
+                cap=cap,
                 count=counter.count_text,
                 secret=prompt.secret,
-                key_names=request.names.key,
+                key_names=source.names.key,
                 asked=prompt.messages[0]["content"],
-                context=(*request.context, settings.instructions or "", *_headings(request.layout)),
-                standing=[*(fact.text for fact in standing), *request.pinned],
+                context=(*source.context, settings.instructions or "", *_headings(source.layout)),
+                standing=[*(fact.text for fact in standing), *source.pinned],
                 rules=[fact.text for fact in standing if fact.kind == "rule"],
                 facts="\n".join(line.text for line in split.lines or ()),
                 script_free=settings.instructions is not None or settings.schema not in schemas,
             )
-            return CheckedReply(verdict, split, reply.text)
+            return JudgedReply(verdict, split, reply.text)
 
-        return await run_in_worker(check_reply)
+        compared = sum(map(len, (source.text, reply.text, *source.context, *(one.text for one in holding))))
+        return await run_or_offload(compared <= JUDGED_CHARACTERS, judge_reply)
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Call the model and report the result to the breaker, unless that belongs to another model."""
@@ -573,6 +612,39 @@ def _names_of_texts(texts: Sequence[str]) -> list[str]:
 
 def _headings(layout: RecordLayout | None) -> list[str]:
     return [] if layout is None else [section.name for section in layout.sections]
+
+
+def compile_patterns() -> None:
+    """Compile the patterns that a prompt and its answer need, which the first summary would do."""
+    sample, record = (
+        'User: "Stop 1" is Lisbon at 2 pm, not Porto-7.',
+        "- Stop 1 is Lisbon, not Porto. [x]\nFACTS\n+ value: 1\nnone",
+    )
+    batch_prompt(sample, (), cap=1, instructions=None)
+    message = Message("user", sample)
+    names = key_identifiers([message])
+    text, lines, _ = split_facts(record)
+    judge(
+        ModelReply(parts=(TextContent(text),)),
+        source=sample,
+        source_tokens=len(sample),
+        cap=len(sample),
+        count=len,
+        secret="",
+        key_names=names,
+        asked=sample,
+        standing=[sample],
+    )
+    name_missing(text, names, cap=len(sample), count=len)
+    changes_from_lines(lines or (), [Entry(1, message)], (), UTC)
+
+
+async def run_or_offload(light: bool, work: Callable[[], T]) -> T:
+    """Run a part of the work in the background: here when nothing is urgent, or in a thread."""
+    if not light:
+        return await run_in_thread(work)
+    await wait_for_quiet()
+    return work()
 
 
 def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
