@@ -17,6 +17,7 @@ from autonomy_ctx.memory.facts import (
     EndedFact,
     FactIndex,
     FactRow,
+    added_facts,
     decode_fact_row,
     ended_state,
     make_fact,
@@ -120,7 +121,7 @@ async def write_facts(
     )
     [(last,)] = await cursor.fetchall()
     holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
-    index = FactIndex.of_rows(map(decode_fact_row, holding))
+    index = FactIndex(map(decode_fact_row, holding))
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if not rows:
@@ -132,12 +133,7 @@ async def write_facts(
         "UPDATE autonomy_ctx.conversation SET last_fact = %s WHERE id = %s",
         (max(last, *(row.number for row in rows)), conversation_id),
     )
-    by_target = {row.target: row.is_done for row in rows}
-    return [
-        make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
-        for row in rows
-        if not row.is_done
-    ]
+    return added_facts(rows)
 
 
 async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id: int, number: int) -> bool:

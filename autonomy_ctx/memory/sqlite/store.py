@@ -102,7 +102,6 @@ class SqliteStore:
         # A clock that was given, as in a test, is that of the leases too.
         self._lease_clock = lease_clock or (machine_clock() if clock is time.time else clock)
         self._turn_signals = TurnSignals()
-        self._fact_cache = fact_rows.FactCache()
         # Made by the first search by meaning.
         self._vector_cache: VectorCache | None = None
         self._closed = False
@@ -222,7 +221,6 @@ class SqliteStore:
             return deleted, needs_purge(transaction.flushed_connection())
 
         deleted, purge = await self._write(work)
-        self._fact_cache.forget(scope)
         if self._vector_cache is not None:
             self._vector_cache.forget(scope)
         if purge:
@@ -230,18 +228,13 @@ class SqliteStore:
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
-        def read(
-            connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head
-        ) -> tuple[Fact, ...]:
-            return self._fact_cache.read(connection, self.identity, key, conversation_id, head)
-
         state = await self._read_inline(
-            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ_BYTES, read)
+            lambda connection: summaries.read_small_summary(
+                connection, key, SMALL_READ_BYTES, SMALL_READ_ROWS
+            )
         )
         if state is None:
-            state = await self._read_in_thread(
-                lambda connection: summaries.read_summary(connection, key, read)
-            )
+            state = await self._read_in_thread(lambda connection: summaries.read_summary(connection, key))
         return state
 
     async def commit_segment(
@@ -256,32 +249,19 @@ class SqliteStore:
     ) -> bool:
         return await self._write(
             lambda transaction: summaries.commit_segment(
-                transaction,
-                key,
-                segment,
-                merged,
-                generation,
-                fence,
-                facts,
-                self._clock(),
-                self._fact_cache,
-                self._shared_identity(),
+                transaction, key, segment, merged, generation, fence, facts, self._clock()
             )
         )
 
     async def undo_segment(self, key: Key) -> bool:
-        done = await self._write(lambda transaction: summaries.undo_segment(transaction, key))
-        self._fact_cache.forget(key.scope, key.conversation)
-        return done
+        return await self._write(lambda transaction: summaries.undo_segment(transaction, key))
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        dropped = await self._write(
+        return await self._write(
             lambda transaction: summaries.drop_segments(transaction, scope, agent, conversation)
         )
-        self._fact_cache.forget(scope)
-        return dropped
 
     async def pin(
         self,
@@ -299,23 +279,17 @@ class SqliteStore:
         )
 
     async def facts(self, key: Key) -> list[Fact]:
-        return await self._read_in_thread(
-            lambda connection: summaries.read_facts(connection, key, self._fact_cache, self.identity)
-        )
+        return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
         return await self._write(
-            lambda transaction: summaries.write_facts(
-                transaction, key, changes, generation, self._fact_cache, self._shared_identity()
-            )
+            lambda transaction: summaries.write_facts(transaction, key, changes, generation)
         )
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        removed = await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
-        self._fact_cache.forget(key.scope, key.conversation)
-        return removed
+        return await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
         return await self._read_in_thread(
@@ -535,12 +509,6 @@ class SqliteStore:
     @property
     def identity(self) -> object:
         return self._reader.file.identity
-
-    def _shared_identity(self) -> object:
-        """The file that the reader has open, if the writer has the same one open."""
-        reading, writing = self._reader.file.identity, self._writer.file.identity
-        is_same = reading is not None and writing is not None and reading[:2] == writing[:2]
-        return reading if is_same else None
 
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TypeAlias
 
 from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
-from autonomy_ctx.memory.sqlite.facts import FactCache, WrittenFacts
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
@@ -43,27 +40,25 @@ _SELECT_PINNED_BYTES = """
 """
 
 
-# Reads the facts of a conversation as its head says that they are.
-ReadFacts: TypeAlias = Callable[[sqlite3.Connection, Key, int, Head], tuple[Fact, ...]]
-
-
-def read_summary(connection: sqlite3.Connection, key: Key, read: ReadFacts) -> SummaryState:
+def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
     """The current segments, the pins and the facts, in one snapshot."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
-        return SummaryState(Head()) if found is None else _read_state(connection, key, *found, read)
+        return SummaryState(Head()) if found is None else _read_state(connection, *found)
 
 
 def read_small_summary(
-    connection: sqlite3.Connection, key: Key, max_bytes: int, read: ReadFacts
+    connection: sqlite3.Connection, key: Key, max_bytes: int, max_facts: int
 ) -> SummaryState | None:
-    """The same, or None when the pinned messages are larger than that."""
+    """A summary as `read_summary` reads it, or None when its pins or its facts are more than that."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
         [(pinned,)] = connection.execute(_SELECT_PINNED_BYTES, found[:1])
-        return _read_state(connection, key, *found, read) if pinned <= max_bytes else None
+        if pinned > max_bytes or fact_rows.count_current_facts(connection, found[0]) > max_facts:
+            return None
+        return _read_state(connection, *found)
 
 
 def commit_segment(
@@ -75,8 +70,6 @@ def commit_segment(
     fence: int | None,
     facts: Sequence[FactChange] | None,
     now: float,
-    cache: FactCache,
-    identity: object,
 ) -> bool:
     """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
     connection = transaction.flushed_connection()
@@ -91,13 +84,9 @@ def commit_segment(
         return False
     if merged is not None:
         _store_segment(connection, conversation_id, head, merged, now)
-    known = cache.find(identity, key, conversation_id, head)
-    given = (connection, conversation_id)
-    dropped = [] if facts is None else fact_rows.drop_covered_facts(*given, segment.first, segment.last)
-    if dropped:
-        known = None
-    written = fact_rows.write_facts(*given, facts or (), known=known, segment=number, dropped=dropped)
-    _keep_when_committed(transaction, key, written, cache)
+    if facts is not None:
+        dropped = fact_rows.drop_covered_facts(connection, conversation_id, segment.first, segment.last)
+        fact_rows.write_facts(connection, conversation_id, facts, segment=number, dropped=dropped)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
@@ -193,22 +182,15 @@ def pin(
     return True
 
 
-def read_facts(connection: sqlite3.Connection, key: Key, cache: FactCache, identity: object) -> list[Fact]:
+def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
     """Every fact that is kept of a conversation."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
-        if found is None:
-            return []
-        return fact_rows.read_all_facts(connection, found[0], cache.find(identity, key, *found))
+        return [] if found is None else fact_rows.read_all_facts(connection, found[0])
 
 
 def write_facts(
-    transaction: Transaction,
-    key: Key,
-    changes: Sequence[FactChange],
-    generation: int | None,
-    cache: FactCache,
-    identity: object,
+    transaction: Transaction, key: Key, changes: Sequence[FactChange], generation: int | None
 ) -> list[Fact]:
     """Make changes without a segment; the facts that they add."""
     conversation_id = transaction.conversation_id(key)
@@ -216,11 +198,9 @@ def write_facts(
     known = find_conversation(connection, key)
     if generation is not None and (known is None or known[1].generation != generation):
         return []
-    before = None if known is None else cache.find(identity, key, *known)
-    written = fact_rows.write_facts(connection, conversation_id, changes, known=before)
-    _keep_when_committed(transaction, key, written, cache)
+    added = fact_rows.write_facts(connection, conversation_id, changes)
     _increment_revision(connection, conversation_id, new_generation=False)
-    return written.added
+    return added
 
 
 def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
@@ -234,11 +214,6 @@ def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
     return True
 
 
-def _keep_when_committed(transaction: Transaction, key: Key, written: WrittenFacts, cache: FactCache) -> None:
-    if written.known is not None:
-        transaction.when_committed.append(partial(cache.keep, key, written.known))
-
-
 @contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
@@ -248,15 +223,14 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _read_state(
-    connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head, read: ReadFacts
-) -> SummaryState:
+def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
     pins = [
         make_pin(decode_entry(*row), pinned_at, source)
         for pinned_at, source, *row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
     ]
     segments = tuple(read_active_segments(connection, conversation_id))
-    return SummaryState(head, segments, tuple(pins), read(connection, key, conversation_id, head))
+    facts = fact_rows.read_current_facts(connection, conversation_id)
+    return SummaryState(head, segments, tuple(pins), facts)
 
 
 def _increment_revision(

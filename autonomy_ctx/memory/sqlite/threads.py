@@ -231,8 +231,6 @@ class Writer:
         transaction.flush()
         progress = transaction.count()
         connection.execute("COMMIT")
-        for note in transaction.when_committed:
-            note()
         self._committed = progress or self._committed
         rows.drop_oldest()
         self._rows = rows
