@@ -13,7 +13,6 @@ from autonomy_ctx.memory.encoding import make_draft
 from autonomy_ctx.memory.sqlite.log import (
     BLOCK_ROWS,
     LARGE_BODY_BYTES,
-    ConversationRows,
     Transaction,
     read_blocks,
     read_head,
@@ -57,7 +56,7 @@ async def test_rows_are_of_the_moment_of_their_head(path: Path) -> None:
         if "FROM message" in statement and not ends:
             ends.append(read_head(other, MAIN).position)
             other.execute("BEGIN")
-            transaction = Transaction(other, ConversationRows())
+            transaction = Transaction(other)
             transaction.append(MAIN, [make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())])
             transaction.flush()
             other.execute("COMMIT")

@@ -13,7 +13,8 @@ import sqlite3
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -409,6 +410,16 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Have all reads in the block see the database at one moment."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
 
 
 def _note_inherited_files() -> None:

@@ -1,7 +1,7 @@
 """The SQL of the message log: writing in a `Transaction`, and reading windows, heads and single messages.
 
-Small windows are read row by row. Large ones are read as JSON blocks, because each row that SQLite steps
-to costs the thread the interpreter lock.
+Small windows are read row by row. Large ones are read in a thread as JSON arrays of many rows, because a
+thread has to wait for the interpreter lock after each row that SQLite steps to.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 from autonomy_ctx.errors import ConflictingMessage
@@ -19,10 +18,10 @@ from autonomy_ctx.memory.encoding import (
     UnreadableRow,
     check_complete,
     decode_entries,
-    decode_row,
     same_content,
     to_microseconds,
 )
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.facts import DROP_LOST, DROP_RANGE, drop_facts
 from autonomy_ctx.memory.sqlite.forks import (
     MessagePlace,
@@ -37,11 +36,9 @@ from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.sqlite.vectors import delete_vectors
-from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
+from autonomy_ctx.memory.store import MAX_POSITION, Draft, Head, Key, Window
 from autonomy_ctx.messages.message import USER
 
-# The rows of conversations that a writer keeps, of about 300 bytes each.
-MAX_CACHED_ROWS = 1024
 # An append of a few messages writes 3 to 13 pages of 4 KB.
 PROBE_BYTES = 12 * 4096
 
@@ -58,18 +55,9 @@ _INSERT_MESSAGE = """
     INSERT INTO message (conversation_id, position, id, created, is_user, tokens, counter, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# Two statements: RETURNING makes a table for what it returns, which takes longer than both.
 _COUNT_COMMIT = "UPDATE progress SET commits = commits + 1, messages = messages + ?"
 _SELECT_PROGRESS = "SELECT database, commits, messages FROM progress"
 _UPDATE_HEAD = "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?"
-# The first row is the head. The second one is not fetched: until the statement is closed, what is read after
-# it comes from the same snapshot. If nothing is new, which is usual, the head is all that is read. SQLite
-# answers the parts of UNION ALL one after the other; that the first row is the head is checked.
-_SELECT_HEAD = """
-    SELECT id, head, count, generation, last_user, revision, is_fork FROM conversation
-    WHERE agent = ? AND scope = ? AND conversation = ?
-    UNION ALL VALUES (0, 0, 0, 0, 0, 0, 0)
-"""
 _ROW_COLUMNS = (
     "m.position, m.id, m.created, m.tokens, m.counter, m.size, CASE WHEN m.size <= ?4 THEN m.body END"
 )
@@ -98,8 +86,6 @@ _DELETE_UNKNOWN = """
     DELETE FROM record WHERE number IN (SELECT number FROM record_ref WHERE conversation_id = 0)
     AND conversation_id IN (SELECT id FROM conversation WHERE scope = ?)
 """
-# A head is the same as often as a conversation is read without having changed.
-_make_head = lru_cache(maxsize=512)(Head)
 
 
 @dataclass(slots=True)
@@ -113,42 +99,11 @@ class ConversationRow:
     is_fork: bool = False
 
 
-class ConversationRows:
-    """The rows of conversations as the commits of one connection left them: an append need not read them.
-
-    They are right as long as no other connection commits. SQLite then gives another `data_version`.
-    """
-
-    def __init__(self) -> None:
-        self.by_key: dict[Key, ConversationRow] = {}
-        self.progress: Progress | None = None
-        self._data_version: int | None = None
-
-    def drop_if_stale(self, connection: sqlite3.Connection) -> None:
-        """Drop all if another connection has committed; called in a transaction, before anything is used."""
-        [(version,)] = connection.execute("PRAGMA data_version").fetchall()
-        if version != self._data_version:
-            self.by_key.clear()
-            self.progress, self._data_version = None, version
-
-    def drop_oldest(self) -> None:
-        """Keep within the bound."""
-        while len(self.by_key) > MAX_CACHED_ROWS:
-            del self.by_key[next(iter(self.by_key))]
-
-
 class Transaction:
-    """Many writes in one commit. A conversation's row is read at most once and written once.
+    """Many writes in one commit. A conversation's row is read at most once and written once."""
 
-    `rows` are to be used again only if the transaction was committed.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, rows: ConversationRows) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._rows = rows
-        rows.drop_if_stale(connection)
-        # One cursor for the statements of an append: making one for each takes a tenth of its time.
-        self._cursor = connection.cursor()
         # Those that this transaction has changed and not yet written.
         self._open_rows: dict[Key, ConversationRow] = {}
         self._changes_before = connection.total_changes
@@ -159,8 +114,7 @@ class Transaction:
 
     def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         """Store drafts at the next positions, all of them or none."""
-        # Taken out: if this append fails, the row is read again.
-        row = self._open_rows.get(key) or self._rows.by_key.pop(key, None) or self._conversation(key)
+        row = self._open_rows.get(key) or self._conversation(key)
         before, last_user = row.position, row.last_user
         positions: list[int] = []
         for draft in drafts:
@@ -223,16 +177,7 @@ class Transaction:
         return (row or self._conversation(key)).id
 
     def flushed_connection(self) -> sqlite3.Connection:
-        """The connection, with every conversation's row as this transaction has left it.
-
-        Statements of the caller may change any row, so no row is known any more.
-        """
-        connection = self.turn_connection()
-        self._rows.by_key.clear()
-        return connection
-
-    def turn_connection(self) -> sqlite3.Connection:
-        """The same for statements that change nothing of what is known of a row: of turns and records."""
+        """The connection, with every conversation's row as this transaction has left it."""
         self.flush()
         return self._connection
 
@@ -240,23 +185,16 @@ class Transaction:
         """Write the conversations' rows; done before the commit."""
         if self._open_rows:
             heads = [(row.position, row.count, row.last_user, row.id) for row in self._open_rows.values()]
-            self._cursor.executemany(_UPDATE_HEAD, heads)
-            self._rows.by_key.update(self._open_rows)
+            self._connection.executemany(_UPDATE_HEAD, heads)
             self._open_rows.clear()
 
     def count(self) -> Progress | None:
         """Count this transaction, as the last thing before its commit; None when it has changed nothing."""
         if self._connection.total_changes == self._changes_before:
             return None
-        self._cursor.execute(_COUNT_COMMIT, (self._appended,))
-        known = self._rows.progress
-        if known is None:
-            [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
-            progress = Progress(*row)
-        else:
-            progress = Progress(known.database, known.commits + 1, known.messages + self._appended)
-        self._rows.progress = progress
-        return progress
+        self._connection.execute(_COUNT_COMMIT, (self._appended,))
+        [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
+        return Progress(*row)
 
     def _conversation(self, key: Key) -> ConversationRow:
         found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()
@@ -281,7 +219,7 @@ class Transaction:
             draft.size,
             draft.body,
         )
-        self._cursor.execute(_INSERT_MESSAGE, row)
+        self._connection.execute(_INSERT_MESSAGE, row)
         if draft.whole is not None:
             self._connection.execute(
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
@@ -419,40 +357,30 @@ def read_rows(
     max_rows: int,
 ) -> Window | None:
     """A window, or None when it holds more than it may: then not all of it was read."""
-    snapshot = connection.execute(_SELECT_HEAD, key)
-    # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    try:
-        conversation_id, last, count, generation, last_user, revision, is_fork = snapshot.fetchone()
-        if not conversation_id:
-            if snapshot.fetchone() is not None:
-                raise UnreadableRow("a window does not begin with its head")
-            return Window(_make_head(), [])
-        if type(last) is not int or type(count) is not int:
+    with snapshot(connection):
+        found = connection.execute(_SELECT_CONVERSATION, key).fetchone()
+        if found is None:
+            return Window(Head(), [])
+        conversation_id, is_fork, head = found[0], found[6], Head(*found[1:6])
+        if type(head.position) is not int or type(head.count) is not int:
             raise UnreadableRow("the head of a conversation cannot be read")
-        head = _make_head(last, count, generation, last_user, revision)
-        if 0 < last <= after or limit == 0:
+        if 0 < head.position <= after or limit == 0:
             return Window(head, [])
         row_limit, end = MAX_POSITION if limit is None else limit, MAX_POSITION if before is None else before
-        if min(count, last - after, end - after - 1, row_limit) > max_rows:
+        if min(head.count, head.position - after, end - after - 1, row_limit) > max_rows:
             return None
         rows: list[tuple[Any, ...]] = []
         total = 0
-        found = connection.execute(
-            _SELECT_FORK_ROWS if is_fork else _SELECT_ROWS,
-            (conversation_id, after, end, max_bytes, row_limit),
-        )
-        try:
-            for row in found:
+        statement = _SELECT_FORK_ROWS if is_fork else _SELECT_ROWS
+        values = (conversation_id, after, end, max_bytes, row_limit)
+        # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
+        with closing(connection.execute(statement, values)) as cursor:
+            for row in cursor:
                 total += row[5]
                 if total > max_bytes:
                     return None
                 rows.append(row)
-        finally:
-            found.close()
-    finally:
-        snapshot.close()
-    rows.reverse()
-    entries = decode_entries(rows)
+    entries = decode_entries(rows[::-1])
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
@@ -511,72 +439,50 @@ def read_full_text(connection: sqlite3.Connection, key: Key, message_id: str) ->
 BLOCK_ROWS = 256
 # A body larger than this is read by itself, so that a block stays within 16 MB.
 LARGE_BODY_BYTES = 64 * 1024
-
-# Each column as one text. A body has no line breaks, because JSON escapes them; an id that has one is found
-# out by the number of lines.
 _SELECT_BLOCK = f"""
-    SELECT group_concat(position), group_concat(created), group_concat(tokens),
-           group_concat(id, char(10)), group_concat(counter, char(10)),
-           group_concat(CASE WHEN size <= {LARGE_BODY_BYTES} THEN body ELSE '' END, char(10))
+    SELECT json_group_array(json_array(position, id, created, tokens, counter, size,
+        CASE WHEN size <= {LARGE_BODY_BYTES} THEN body END))
     FROM (SELECT * FROM message WHERE conversation_id = ? AND position > ? AND position < ?
           ORDER BY position DESC LIMIT ?)
 """  # noqa: S608  # our number
+_SELECT_BODY = "SELECT body FROM message WHERE conversation_id = ? AND position = ?"
 
 
 def read_blocks(
     connection: sqlite3.Connection, key: Key, after: int, before: int | None, limit: int | None
 ) -> Window:
     """A window of any length, in one snapshot."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return Window(Head(), [])
         conversation_id, head = found
-        entries: list[Entry] = []
+        rows: list[tuple[Any, ...]] = []
         row_limit = MAX_POSITION if limit is None else limit
         for source_id, first, last in read_ranges(connection, conversation_id):
             start, end = max(after, first - 1), last + 1 if before is None else min(before, last + 1)
-            while len(entries) < row_limit:
-                size = min(BLOCK_ROWS, row_limit - len(entries))
-                block = _read_block(connection, key, source_id, start, end, size)
-                entries += block
+            while len(rows) < row_limit:
+                size = min(BLOCK_ROWS, row_limit - len(rows))
+                block = _read_block(connection, source_id, start, end, size)
+                rows += block
                 if len(block) < size:
                     break
-                end = block[-1].position
-    finally:
-        connection.execute("COMMIT")
-    entries.reverse()
+                end = block[-1][0]
+    entries = decode_entries(rows[::-1])
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
 
 
 def _read_block(
-    connection: sqlite3.Connection, key: Key, conversation_id: int, after: int, before: int, size: int
-) -> list[Entry]:
+    connection: sqlite3.Connection, conversation_id: int, after: int, before: int, size: int
+) -> list[tuple[Any, ...]]:
     """The last rows before a position, newest first."""
-    columns = connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size)).fetchone()
-    if columns[0] is None:
-        return []
-    try:
-        numbers = [json.loads(f"[{column}]") for column in columns[:3]]
-        texts = [column.split("\n") for column in columns[3:]]
-        entries = [
-            Entry(position, decode_row(message_id, created, tokens, counter, body))
-            if body
-            else _read_rows_singly(connection, key, position - 1, position + 1, 1)[0]
-            for position, created, tokens, message_id, counter, body in zip(*numbers, *texts, strict=True)
-        ]
-    except (ValueError, TypeError):
-        # Row by row it is known which one cannot be read.
-        return _read_rows_singly(connection, key, after, before, size)
+    [(text,)] = connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size))
+    rows = []
+    for *values, body in json.loads(text):
+        if body is None:
+            [(body,)] = connection.execute(_SELECT_BODY, (conversation_id, values[0]))
+        rows.append((*values, body))
     # The order within a group is not promised.
-    return sorted(entries, key=itemgetter(0), reverse=True)
-
-
-def _read_rows_singly(
-    connection: sqlite3.Connection, key: Key, after: int, before: int, size: int
-) -> list[Entry]:
-    window = read_rows(connection, key, after, before, size, MAX_POSITION, MAX_POSITION)
-    return [] if window is None else list(reversed(window.entries))
+    return sorted(rows, reverse=True)

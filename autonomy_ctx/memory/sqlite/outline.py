@@ -17,6 +17,7 @@ from autonomy_ctx.memory.outline import (
     SegmentVersion,
     make_fact_end,
 )
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import find_conversation
 from autonomy_ctx.memory.store import Key
@@ -45,8 +46,7 @@ def read_outline(
     connection: sqlite3.Connection, key: Key, ranges: Sequence[tuple[int, int]]
 ) -> ConversationOutline:
     """How a conversation came to be, in one snapshot."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return ConversationOutline()
@@ -56,8 +56,6 @@ def read_outline(
         segments = connection.execute(_SELECT_SEGMENTS, meant).fetchall()
         done = connection.execute(_SELECT_DONE, meant).fetchall()
         work = connection.execute(_SELECT_WORK, meant).fetchone()
-    finally:
-        connection.execute("COMMIT")
     return ConversationOutline(
         marks,
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),

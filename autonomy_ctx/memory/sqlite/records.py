@@ -55,7 +55,7 @@ def put_records(
 ) -> list[int]:
     """Store records at the end; none for another generation, or if a quoted message is gone."""
     bodies = [encode_text(body) for _, body in records]
-    connection = transaction.turn_connection()
+    connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
         return []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 from autonomy_ctx.errors import NotPinned
@@ -12,6 +11,7 @@ from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
@@ -42,7 +42,7 @@ _SELECT_PINNED_BYTES = """
 
 def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
     """The current segments, the pins and the facts, in one snapshot."""
-    with _snapshot(connection):
+    with snapshot(connection):
         found = find_conversation(connection, key)
         return SummaryState(Head()) if found is None else _read_state(connection, *found)
 
@@ -51,7 +51,7 @@ def read_small_summary(
     connection: sqlite3.Connection, key: Key, max_bytes: int, max_facts: int
 ) -> SummaryState | None:
     """A summary as `read_summary` reads it, or None when its pins or its facts are more than that."""
-    with _snapshot(connection):
+    with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
@@ -184,7 +184,7 @@ def pin(
 
 def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
     """Every fact that is kept of a conversation."""
-    with _snapshot(connection):
+    with snapshot(connection):
         found = find_conversation(connection, key)
         return [] if found is None else fact_rows.read_all_facts(connection, found[0])
 
@@ -212,15 +212,6 @@ def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
     transaction.has_deleted = True
     _increment_revision(connection, found[0], new_generation=False)
     return True
-
-
-@contextmanager
-def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("COMMIT")
 
 
 def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:

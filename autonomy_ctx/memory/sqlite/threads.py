@@ -25,7 +25,7 @@ from autonomy_ctx.memory.sqlite.connection import (
     file_size,
     translate_error,
 )
-from autonomy_ctx.memory.sqlite.log import ConversationRows, Transaction
+from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
 from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread, finish_jobs
@@ -140,7 +140,6 @@ class Writer:
         self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
         # What was committed last, until the progress file says so.
         self._committed: Progress | None = None
-        self._rows = ConversationRows()
         self.worker = WorkerThread("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
@@ -219,9 +218,7 @@ class Writer:
             _roll_back(connection)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[WorkerJob[Any]]) -> None:
-        # Nothing is known if this fails.
-        rows, self._rows = self._rows, ConversationRows()
-        transaction = Transaction(connection, rows)
+        transaction = Transaction(connection)
         for job in jobs:
             try:
                 job.result = job.work(transaction)
@@ -232,8 +229,6 @@ class Writer:
         progress = transaction.count()
         connection.execute("COMMIT")
         self._committed = progress or self._committed
-        rows.drop_oldest()
-        self._rows = rows
         self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
 
     def _write_progress(self) -> None:
@@ -316,7 +311,6 @@ class Writer:
         """Close in turn with others, because closing may checkpoint; after some time in any case."""
         connection, self.connection = self.connection, None
         lock, self.lock = self.lock, None
-        self._rows = ConversationRows()
         self._progress.close()
         if lock is not None:
             with suppress(sqlite3.Error, OSError):

@@ -55,7 +55,7 @@ def begin_turn(
     now: float,
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line."""
-    connection, line = transaction.turn_connection(), None
+    connection, line = transaction.flushed_connection(), None
     while line is None:
         line = _read_line(connection, key)
         if line is None:
@@ -83,7 +83,7 @@ def append_in_turn(
     transaction: Transaction, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later."""
-    connection = transaction.turn_connection()
+    connection = transaction.flushed_connection()
     held = connection.execute(_SELECT_HELD_CONVERSATION, (*key, turn.ticket, turn.owner)).fetchone()
     if held is None and not _is_stored(connection, key, drafts):
         raise TurnLost
@@ -95,7 +95,7 @@ def append_in_turn(
 
 def renew_turn(transaction: Transaction, key: Key, ticket: int, owner: str, until: float) -> bool:
     """Move the end of a lease; false when the place is gone."""
-    connection = transaction.turn_connection()
+    connection = transaction.flushed_connection()
     line = _read_line(connection, key)
     if line is None:
         return False
@@ -113,7 +113,7 @@ def renew_turn(transaction: Transaction, key: Key, ticket: int, owner: str, unti
 
 def leave_turn(transaction: Transaction, key: Key, ticket: int | None, owner: str) -> None:
     """Give back what an owner has."""
-    connection = transaction.turn_connection()
+    connection = transaction.flushed_connection()
     line = _read_line(connection, key)
     if line is None:
         return
