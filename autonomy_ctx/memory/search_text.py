@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.language.search_terms import FoldedTerms, folded_terms, search_terms
@@ -26,6 +26,22 @@ _PLAIN_FIELDS = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
 )
 _TEXT_FIELDS = frozenset(("type", "text"))
+
+
+class SearchScope(NamedTuple):
+    """Where to search: all conversations of a scope with an agent, or one of them."""
+
+    agent: str
+    scope: str
+    conversation: str | None
+
+
+class RowHit(NamedTuple):
+    """A row that was found: the number of its conversation, its position, and how well it fits."""
+
+    conversation_id: int
+    position: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,12 @@ from numpy.typing import NDArray
 
 from autonomy_ctx.embedders import checked_vectors
 from autonomy_ctx.errors import InvalidVectors
+from autonomy_ctx.memory.search_text import RowHit
 from autonomy_ctx.memory.vectors import VECTOR_TYPE
 
 _Floats: TypeAlias = NDArray[np.float32]
 _Numbers: TypeAlias = NDArray[np.int64]
 _FIRST_ROWS = 64
-
-
-class NearVector(NamedTuple):
-    """A vector that was found: the number of its conversation, its position, and the cosine."""
-
-    conversation_id: int
-    position: int
-    score: float
 
 
 class _Rows(NamedTuple):
@@ -102,7 +95,7 @@ class VectorMatrix:
 
     def nearest(
         self, vector: bytes, limit: int, ranges: Sequence[tuple[int, int, int]] | None = None
-    ) -> list[NearVector]:
+    ) -> list[RowHit]:
         """The nearest by cosine, best first; of equals the newest.
 
         With `ranges`, in those: each the number of a conversation, its first and its last position.
@@ -131,7 +124,7 @@ class VectorMatrix:
         # The last key counts first.
         order = best[np.lexsort((-positions[best], -scores[best]))]
         found = zip(conversation_ids[order], positions[order], scores[order], strict=True)
-        return [NearVector(int(number), int(position), float(score)) for number, position, score in found]
+        return [RowHit(int(number), int(position), float(score)) for number, position, score in found]
 
     def _copy(self, some: Any, room: int) -> _Rows:
         """Some of the rows, with room for more."""

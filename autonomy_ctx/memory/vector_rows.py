@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.memory.conversation_log import ConversationLog, LogRange
-from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.search_text import RowHit, searchable_text
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.memory.vector_matrix import NearVector, VectorMatrix
+from autonomy_ctx.memory.vector_matrix import VectorMatrix
 from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
 
 
 class Searcher(NamedTuple):
     """A function that finds vectors, which may run in a thread, and how many numbers it compares."""
 
-    look: Callable[[], list[NearVector]]
+    look: Callable[[], list[RowHit]]
     numbers: int
 
 
@@ -95,6 +95,6 @@ class VectorRows:
         )
         return Searcher(lambda: matrix.nearest(vector, limit, known), len(matrix) * self._dimensions)
 
-    def key_of(self, found: NearVector) -> Key:
+    def key_of(self, found: RowHit) -> Key:
         """Whose message was found."""
         return self._keys[found.conversation_id]

@@ -26,7 +26,7 @@ from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
 from autonomy_ctx.language.terms import STOP_WORDS
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.search_text import QueryTerms, query_terms
+from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -401,9 +401,9 @@ async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     path: Path, tmp_path: Path, change: str
 ) -> None:
     """A block is read before its transaction: deleted words must not come back, nor messages come twice."""
-    store, place = SqliteStore(str(path)), search.SearchScope("", "ana", None)
+    store, place = SqliteStore(str(path)), SearchScope("", "ana", None)
     await store.append(MAIN, make_drafts(make_message(SECRET, id="m1"), make_message("museum", id="m2")))
-    blocks = await store._read_in_thread(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
+    blocks = await store._read(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
     if change == "deleted":
         await store.delete("ana", ids=["m1"])
     else:
@@ -529,8 +529,8 @@ async def test_an_old_index_that_was_made_anew_half_way_is_finished_by_the_next_
     old_path: Path,
 ) -> None:
     """As a process that is killed between two blocks leaves it; what was appended meanwhile is there."""
-    store, place = SqliteStore(str(old_path)), search.SearchScope("", "ana", None)
-    blocks = await store._read_in_thread(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
+    store, place = SqliteStore(str(old_path)), SearchScope("", "ana", None)
+    blocks = await store._read(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
     assert blocks[0].start == 0
     assert blocks[0].end < 601
     await store._write(lambda transaction: search.write_index_blocks(transaction, place, blocks))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite.search import SearchScope
+from autonomy_ctx.memory.search_text import SearchScope
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
 from autonomy_ctx.stores import Store

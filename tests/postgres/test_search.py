@@ -15,9 +15,9 @@ from anyio.lowlevel import checkpoint
 
 from autonomy_ctx.language.search_terms import IndexTerms
 from autonomy_ctx.memory.postgres import search
-from autonomy_ctx.memory.postgres.search import IndexEntries, SearchScope
+from autonomy_ctx.memory.postgres.search import IndexEntries
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.search_text import QueryTerms
+from autonomy_ctx.memory.search_text import QueryTerms, SearchScope
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, SearchHit, Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message

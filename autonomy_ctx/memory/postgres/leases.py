@@ -13,7 +13,7 @@ import psycopg
 
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
-from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease, is_current_lease
 
 _LOCK_NONEMPTY_CONVERSATION = """
     SELECT id FROM autonomy_ctx.conversation WHERE key = %s AND count > 0 FOR UPDATE
@@ -145,9 +145,9 @@ async def _take(
     if row is None:
         return None
     due, lease_until, now = row
-    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:
+    if lease_until is not None and is_current_lease(lease_until, now):
         return None
-    if now < due <= now + MAX_LEASE_SECONDS:
+    if is_current_lease(due, now):
         return float(due - now)
     cursor = await connection.execute(_ACQUIRE, (conversation_id, owner, now + seconds))
     [(fence, attempts, refusals, refused)] = await cursor.fetchall()

@@ -25,7 +25,7 @@ from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, row_text
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, SearchScope, row_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -166,19 +166,6 @@ _SELECT_MESSAGES = """
 """
 
 
-class SearchScope(NamedTuple):
-    """Where to search."""
-
-    agent: str
-    scope: str
-    conversation: str | None
-
-    @property
-    def digest(self) -> bytes:
-        """What the scope is found by. Names have no NUL, so no two scopes join to the same text."""
-        return sha256(f"{self.agent}\0{self.scope}".encode()).digest()
-
-
 class SearchState(NamedTuple):
     """What can be found: the number of the scope in the index, its messages, and what the index lacks."""
 
@@ -241,7 +228,7 @@ async def _update_index(
 async def read_state(connection: Connection, search_scope: SearchScope) -> SearchState:
     """What can be found, and what the index lacks."""
     agent, scope, conversation = search_scope
-    values: dict[str, Any] = {"scope_key": search_scope.digest, "agent": agent, "scope": scope}
+    values: dict[str, Any] = {"scope_key": _scope_digest(search_scope), "agent": agent, "scope": scope}
     statement = _SELECT_SCOPE_STATE
     if conversation is not None:
         statement, values["key"] = _SELECT_CONVERSATION_STATE, key_digest(Key(agent, scope, conversation))
@@ -354,11 +341,17 @@ async def read_indexed(
 
 async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:
     """The number of a scope of an agent."""
-    found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
+    meant = (_scope_digest(search_scope),)
+    found = await (await connection.execute(_SELECT_SCOPE, meant)).fetchone()
     while found is None:
-        await connection.execute(_INSERT_SCOPE, (search_scope.digest,))
-        found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
+        await connection.execute(_INSERT_SCOPE, meant)
+        found = await (await connection.execute(_SELECT_SCOPE, meant)).fetchone()
     return int(found[0])
+
+
+def _scope_digest(search_scope: SearchScope) -> bytes:
+    """A key to find a scope by. Names have no NUL, so no two scopes join to the same text."""
+    return sha256(f"{search_scope.agent}\0{search_scope.scope}".encode()).digest()
 
 
 def _vector(scope_number: int, found: IndexTerms) -> str:

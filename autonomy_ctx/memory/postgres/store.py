@@ -25,7 +25,7 @@ from autonomy_ctx.memory.postgres import vectors as vector_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
 from autonomy_ctx.memory.postgres.notifications import Notifications
 from autonomy_ctx.memory.postgres.outline import read_outline
-from autonomy_ctx.memory.search_text import query_terms
+from autonomy_ctx.memory.search_text import SearchScope, query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -293,7 +293,7 @@ class PostgresStore:
         if not terms:
             self._database.check_usable()
             return []
-        search_scope = search_rows.SearchScope(agent, scope, conversation)
+        search_scope = SearchScope(agent, scope, conversation)
         return await search_rows.search(self._database, search_scope, terms, limit)
 
     async def read_indexed(
@@ -316,7 +316,7 @@ class PostgresStore:
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[EmbeddingBlock] | None:
-        search_scope = search_rows.SearchScope(agent, scope, conversation)
+        search_scope = SearchScope(agent, scope, conversation)
         return await self._read(vector_rows.read_unembedded, search_scope, embedder, limit)
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
@@ -335,7 +335,7 @@ class PostgresStore:
         conversation: str | None = None,
         limit: int,
     ) -> list[SearchHit]:
-        in_use, search_scope = self._embedder, search_rows.SearchScope(agent, scope, conversation)
+        in_use, search_scope = self._embedder, SearchScope(agent, scope, conversation)
         if in_use is None or in_use.number != embedder:
             self._database.check_usable()
             return []

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -23,8 +23,8 @@ from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER
-from autonomy_ctx.memory.postgres.search import SearchScope, read_indexed
-from autonomy_ctx.memory.search_text import row_text
+from autonomy_ctx.memory.postgres.search import read_indexed
+from autonomy_ctx.memory.search_text import RowHit, SearchScope, row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
@@ -33,9 +33,6 @@ from autonomy_ctx.memory.vectors import (
     VectorBlock,
     embedded_text,
 )
-
-if TYPE_CHECKING:
-    from autonomy_ctx.memory.vector_matrix import NearVector
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 _HAS_COLUMN = """
@@ -325,7 +322,7 @@ async def nearest_by_bytes(
     ]
 
 
-def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: int) -> list[NearVector]:
+def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: int) -> list[RowHit]:
     """The nearest of vectors that were read. It takes a while: call it in a thread."""
     # Imported here: it needs numpy.
     from autonomy_ctx.memory.vector_matrix import VectorMatrix

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, index_terms
 from autonomy_ctx.language.terms import fts_or_query
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, RowHit
 
 _CREATE_TERMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
@@ -101,14 +100,6 @@ _MERGE_INDEX = "INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)"
 _PURGE_ROWS, _PURGE_PAGES = 200, 128
 
 
-class FullTextHit(NamedTuple):
-    """A row of the index that matches."""
-
-    conversation_id: int
-    position: int
-    score: float
-
-
 def create_index(connection: sqlite3.Connection) -> None:
     """Make the index if there is none."""
     for statement in (_CREATE_TERMS, _CREATE_FORMS):
@@ -185,7 +176,7 @@ def find_hits(
     terms: QueryTerms,
     limit: int,
     ranges: Sequence[tuple[int, int, int]] = (),
-) -> list[FullTextHit]:
+) -> list[RowHit]:
     """What matches any of the terms, best first; of equals the newest.
 
     With several `ranges`, in those: each a conversation, its first and its last position.
@@ -219,7 +210,7 @@ def find_hits(
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
         values["forms"], values["is_single"] = form_query, len(terms.exact) == 1
     rows = connection.execute(statements[is_shared], values).fetchall()
-    return [FullTextHit(*row) for row in rows]
+    return [RowHit(*row) for row in rows]
 
 
 def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from autonomy_ctx.memory.sqlite.log import Transaction
-from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease, is_current_lease
 
 _SELECT_NONEMPTY_CONVERSATION = (
     "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
@@ -37,7 +37,7 @@ _SELECT_LEASED_CONVERSATION = """
 """
 
 
-def enqueue_task(transaction: Transaction, key: Key, task: str, now: float) -> bool:
+def enqueue_task(transaction: Transaction, now: float, key: Key, task: str) -> bool:
     """Owe a conversation a task."""
     connection = transaction.flushed_connection()
     found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
@@ -47,7 +47,7 @@ def enqueue_task(transaction: Transaction, key: Key, task: str, now: float) -> b
 
 
 def claim(
-    transaction: Transaction, key: Key, owner: str, task: str, seconds: float, now: float
+    transaction: Transaction, now: float, key: Key, owner: str, task: str, seconds: float
 ) -> Lease | float | None:
     """Owe a conversation a task and take it if it is free and due."""
     connection = transaction.flushed_connection()
@@ -58,17 +58,15 @@ def claim(
     [(due, lease_until)] = connection.execute(
         "SELECT due, lease_until FROM work WHERE conversation_id = ?", found
     )
-    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:
+    if lease_until is not None and is_current_lease(lease_until, now):
         return None
-    return (
-        float(due - now)
-        if now < due <= now + MAX_LEASE_SECONDS
-        else _acquire_lease(connection, found[0], key, owner, now + seconds)
-    )
+    if is_current_lease(due, now):
+        return float(due - now)
+    return _acquire_lease(connection, found[0], key, owner, now + seconds)
 
 
 def claim_next(
-    transaction: Transaction, owner: str, task: str, seconds: float, now: float
+    transaction: Transaction, now: float, owner: str, task: str, seconds: float
 ) -> Lease | float | None:
     """Take what has been due for the longest time, or say when something could be."""
     connection = transaction.flushed_connection()
@@ -79,7 +77,7 @@ def claim_next(
     return None if soonest is None else max(float(soonest - now), 0.0)
 
 
-def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -> bool:
+def extend(transaction: Transaction, now: float, lease: Lease, seconds: float) -> bool:
     """Move the end of a lease; false when it was lost."""
     connection = transaction.flushed_connection()
     conversation_id = _leased_conversation(connection, lease)
@@ -90,7 +88,7 @@ def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -
     return conversation_id is not None
 
 
-def complete_task(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
+def complete_task(transaction: Transaction, now: float, lease: Lease, again_in: float | None) -> bool:
     """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     connection = transaction.flushed_connection()
     conversation_id = _leased_conversation(connection, lease)

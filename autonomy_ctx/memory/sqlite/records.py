@@ -44,13 +44,13 @@ _NO_LIMIT = 2**62
 
 def put_records(
     transaction: Transaction,
+    now: float,
     key: Key,
     kind: str,
     records: Sequence[tuple[str, str]],
     keep: int | None,
     derived: bool,
     generation: int | None,
-    now: float,
     refs: Sequence[MessageRef] = (),
 ) -> list[int]:
     """Store records at the end; none for another generation, or if a quoted message is gone."""

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from autonomy_ctx.language.folding import FOLDING_VERSION
 from autonomy_ctx.language.search_terms import IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.search_text import QueryTerms, row_text
+from autonomy_ctx.memory.search_text import QueryTerms, RowHit, SearchScope, row_text
 from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.store import IndexedMessage, SearchHit
@@ -59,20 +60,12 @@ _SELECT_CONVERSATION = """
     FROM conversation WHERE agent = ?1 AND scope = ?2 AND conversation = ?3
 """
 _SELECT_MESSAGES = """
-    SELECT m.position, m.id, m.created, m.tokens, m.counter, CASE WHEN m.size <= ?5 THEN m.body END
+    SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body
     FROM conversation c CROSS JOIN json_each(?4) wanted
     LEFT JOIN shared_range r ON r.conversation_id = c.id AND wanted.value BETWEEN r.first AND r.last
     CROSS JOIN message m ON m.conversation_id = coalesce(r.source_id, c.id) AND m.position = wanted.value
     WHERE c.agent = ?1 AND c.scope = ?2 AND c.conversation = ?3
 """
-
-
-class SearchScope(NamedTuple):
-    """Where to search."""
-
-    agent: str
-    scope: str
-    conversation: str | None
 
 
 class PendingIndexWork(NamedTuple):
@@ -106,8 +99,7 @@ def read_index_blocks(
     """The next messages that the index lacks, in one snapshot; none when it has all that was asked for."""
     blocks: list[IndexBlock] = []
     rows, size = _BLOCK_ROWS, _BLOCK_BYTES
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         for conversation_id, target in unindexed:
             start, generation, head = connection.execute(_SELECT_INDEX_STATE, (conversation_id,)).fetchone()
             # Another process may have been here.
@@ -123,8 +115,6 @@ def read_index_blocks(
             blocks.append(IndexBlock(conversation_id, generation, start, end if is_full else head, terms))
             if is_full:
                 break
-    finally:
-        connection.execute("COMMIT")
     return blocks
 
 
@@ -166,37 +156,46 @@ def search_messages(
     even_if_stale: bool,
 ) -> list[SearchHit] | PendingIndexWork:
     """What the search finds, in one snapshot; or what has to be done first."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         first = None if even_if_stale else pending_index_work(connection, search_scope)
-        return _read_hits(connection, search_scope, terms, limit) if first is None else first
-    finally:
-        connection.execute("COMMIT")
+        return _find(connection, search_scope, terms, limit) if first is None else first
 
 
 def read_indexed(
-    connection: sqlite3.Connection,
-    agent: str,
-    scope: str,
-    places: Sequence[tuple[str, int]],
-    max_bytes: int = 2**62,
-) -> list[IndexedMessage] | None:
-    """The messages at many places; None when one of them is larger than it may be."""
+    connection: sqlite3.Connection, agent: str, scope: str, places: Sequence[tuple[str, int]]
+) -> list[IndexedMessage]:
+    """The messages at many places."""
     positions: dict[str, list[int]] = {}
     for conversation, position in places:
         positions.setdefault(conversation, []).append(position)
-    found: list[IndexedMessage] = []
-    for conversation, some in positions.items():
-        rows = connection.execute(
-            _SELECT_MESSAGES, (agent, scope, conversation, str(some), max_bytes)
-        ).fetchall()
-        if any(row[-1] is None for row in rows):
-            return None
-        found += [IndexedMessage(conversation, *decode_entry(*row)) for row in rows]
-    return found
+    return [
+        IndexedMessage(conversation, *decode_entry(*row))
+        for conversation, some in positions.items()
+        for row in connection.execute(_SELECT_MESSAGES, (agent, scope, conversation, str(some))).fetchall()
+    ]
 
 
-def _read_hits(
+def read_hits(
+    connection: sqlite3.Connection, search_scope: SearchScope, found: Sequence[RowHit]
+) -> list[SearchHit]:
+    """The messages that were found; what one conversation shares with others has its name."""
+    agent, scope, conversation = search_scope
+    names: dict[int, str] = {}
+    for number in {one.conversation_id for one in found}:
+        row = connection.execute(_SELECT_CONVERSATION_NAME, (number, agent, scope)).fetchone()
+        if conversation is not None or row is not None:
+            names[number] = conversation or row[0]
+    known = [(names[one.conversation_id], one) for one in found if one.conversation_id in names]
+    read = read_indexed(connection, agent, scope, [(name, one.position) for name, one in known])
+    messages = {(name, position): message for name, position, message in read}
+    return [
+        SearchHit(conversation=name, position=one.position, message=message, score=one.score)
+        for name, one in known
+        if (message := messages.get((name, one.position))) is not None
+    ]
+
+
+def _find(
     connection: sqlite3.Connection, search_scope: SearchScope, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
     number = fulltext.find_scope_number(connection, search_scope.agent, search_scope.scope)
@@ -211,21 +210,4 @@ def _read_hits(
         if one[1] > 1:
             conversation_id, ranges = one[0], read_ranges(connection, one[0])
     hits = fulltext.find_hits(connection, number, conversation_id, terms, limit, ranges)
-    # What one conversation shares with others has its name.
-    names = {
-        one: (search_scope.conversation,)
-        if search_scope.conversation is not None
-        else connection.execute(
-            _SELECT_CONVERSATION_NAME, (one, search_scope.agent, search_scope.scope)
-        ).fetchone()
-        for one in {hit.conversation_id for hit in hits}
-    }
-    places = [(name[0], hit.position) for hit in hits if (name := names[hit.conversation_id])]
-    read = read_indexed(connection, search_scope.agent, search_scope.scope, places)
-    messages = {(conversation, position): message for conversation, position, message in read or ()}
-    return [
-        SearchHit(conversation=name[0], position=hit.position, message=message, score=hit.score)
-        for hit in hits
-        if (name := names[hit.conversation_id])
-        and (message := messages.get((name[0], hit.position))) is not None
-    ]
+    return read_hits(connection, search_scope, hits)

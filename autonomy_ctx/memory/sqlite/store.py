@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
@@ -22,7 +22,7 @@ from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.processes import machine_clock
-from autonomy_ctx.memory.search_text import query_terms
+from autonomy_ctx.memory.search_text import SearchScope, query_terms
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
 from autonomy_ctx.memory.sqlite import records as record_rows
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
     from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SMALL_READ_BYTES = 64 * 1024
 SMALL_READ_ROWS = 512
-SMALL_READ_MESSAGES = 64
 _CLOSE_SECONDS = 5.0
 
 logger = logging.getLogger("autonomy_ctx.memory")
@@ -112,11 +112,8 @@ class SqliteStore:
         self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
     ) -> list[int]:
         if turn is None:
-            return await self._write(lambda transaction: transaction.append(key, drafts))
-        hold = turn
-        positions = await self._write(
-            lambda transaction: turns.append_in_turn(transaction, key, drafts, hold, ends)
-        )
+            return await self._write(Transaction.append, key, drafts)
+        positions = await self._write(turns.append_in_turn, key, drafts, turn, ends)
         if ends:
             self._turn_signals.notify(key)
         return positions
@@ -139,7 +136,7 @@ class SqliteStore:
             else:
                 positions = turns.append_in_turn(transaction, key, drafts, turn, ends)
             record_rows.put_records(
-                transaction, key, kind, [(name, body)], keep, derived, generation, self._clock(), refs
+                transaction, self._clock(), key, kind, [(name, body)], keep, derived, generation, refs
             )
             return positions
 
@@ -158,21 +155,15 @@ class SqliteStore:
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        return await self._write(
-            lambda transaction: turns.begin_turn(
-                transaction, key, drafts, owner, seconds, ticket, after, self._lease_clock()
-            )
+        return await self._write_at(
+            self._lease_clock, turns.begin_turn, key, drafts, owner, seconds, ticket, after
         )
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        return await self._write(
-            lambda transaction: turns.renew_turn(
-                transaction, key, ticket, owner, self._lease_clock() + seconds
-            )
-        )
+        return await self._write_at(self._lease_clock, turns.renew_turn, key, ticket, owner, seconds)
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
-        await self._write(lambda transaction: turns.leave_turn(transaction, key, ticket, owner))
+        await self._write(turns.leave_turn, key, ticket, owner)
         self._turn_signals.notify(key)
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
@@ -181,7 +172,7 @@ class SqliteStore:
 
         async def may_begin() -> bool:
             found = await self._read_inline(look)
-            return await self._read_in_thread(look) if found is None else found
+            return await self._read(look) if found is None else found
 
         await self._turn_signals.wait_until(key, may_begin, seconds)
 
@@ -189,25 +180,18 @@ class SqliteStore:
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
         window = await self._read_inline(
-            lambda connection: read_rows(
-                connection, key, after, before, limit, SMALL_READ_BYTES, SMALL_READ_ROWS
-            )
+            read_rows, key, after, before, limit, SMALL_READ_BYTES, SMALL_READ_ROWS
         )
         if window is None:
-            window = await self._read_in_thread(
-                lambda connection: read_blocks(connection, key, after, before, limit)
-            )
+            window = await self._read(read_blocks, key, after, before, limit)
         return window
 
     async def head(self, key: Key) -> Head:
-        def read(connection: sqlite3.Connection) -> Head:
-            return read_head(connection, key)
-
-        head = await self._read_inline(read)
-        return head if head is not None else await self._read_in_thread(read)
+        head = await self._read_inline(read_head, key)
+        return await self._read(read_head, key) if head is None else head
 
     async def full_text(self, key: Key, message_id: str) -> str | None:
-        return await self._read_in_thread(lambda connection: read_full_text(connection, key, message_id))
+        return await self._read(read_full_text, key, message_id)
 
     async def delete(
         self,
@@ -222,19 +206,15 @@ class SqliteStore:
 
         deleted, purge = await self._write(work)
         if self._vector_cache is not None:
-            self._vector_cache.forget(scope)
+            await self._read(self._vector_cache.forget, scope)
         if purge:
             await self._purge()
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
-        state = await self._read_inline(
-            lambda connection: summaries.read_small_summary(
-                connection, key, SMALL_READ_BYTES, SMALL_READ_ROWS
-            )
-        )
+        state = await self._read_inline(summaries.read_small_summary, key, SMALL_READ_BYTES, SMALL_READ_ROWS)
         if state is None:
-            state = await self._read_in_thread(lambda connection: summaries.read_summary(connection, key))
+            state = await self._read(summaries.read_summary, key)
         return state
 
     async def commit_segment(
@@ -247,21 +227,17 @@ class SqliteStore:
         facts: Sequence[FactChange] | None = None,
         merged: StoredSegment | None = None,
     ) -> bool:
-        return await self._write(
-            lambda transaction: summaries.commit_segment(
-                transaction, key, segment, merged, generation, fence, facts, self._clock()
-            )
+        return await self._write_at(
+            self._clock, summaries.commit_segment, key, segment, merged, generation, fence, facts
         )
 
     async def undo_segment(self, key: Key) -> bool:
-        return await self._write(lambda transaction: summaries.undo_segment(transaction, key))
+        return await self._write(summaries.undo_segment, key)
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        return await self._write(
-            lambda transaction: summaries.drop_segments(transaction, scope, agent, conversation)
-        )
+        return await self._write(summaries.drop_segments, scope, agent, conversation)
 
     async def pin(
         self,
@@ -272,54 +248,36 @@ class SqliteStore:
         replaces: str | None = None,
         source: PinSource = "user",
     ) -> bool:
-        return await self._write(
-            lambda transaction: summaries.pin(
-                transaction, key, message_id, pinned, replaces, source, self._clock()
-            )
-        )
+        return await self._write_at(self._clock, summaries.pin, key, message_id, pinned, replaces, source)
 
     async def facts(self, key: Key) -> list[Fact]:
-        return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))
+        return await self._read(summaries.read_facts, key)
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
-        return await self._write(
-            lambda transaction: summaries.write_facts(transaction, key, changes, generation)
-        )
+        return await self._write(summaries.write_facts, key, changes, generation)
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        return await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
+        return await self._write(summaries.remove_fact, key, number)
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
-        return await self._read_in_thread(
-            lambda connection: fact_rows.read_profile_facts(connection, agent, scope)
-        )
+        return await self._read(fact_rows.read_profile_facts, agent, scope)
 
     async def enqueue_task(self, key: Key, *, task: str) -> bool:
-        return await self._write(
-            lambda transaction: leases.enqueue_task(transaction, key, task, self._lease_clock())
-        )
+        return await self._write_at(self._lease_clock, leases.enqueue_task, key, task)
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self._write(
-            lambda transaction: leases.claim(transaction, key, owner, task, seconds, self._lease_clock())
-        )
+        return await self._write_at(self._lease_clock, leases.claim, key, owner, task, seconds)
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self._write(
-            lambda transaction: leases.claim_next(transaction, owner, task, seconds, self._lease_clock())
-        )
+        return await self._write_at(self._lease_clock, leases.claim_next, owner, task, seconds)
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
-        return await self._write(
-            lambda transaction: leases.extend(transaction, lease, seconds, self._lease_clock())
-        )
+        return await self._write_at(self._lease_clock, leases.extend, lease, seconds)
 
     async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        return await self._write(
-            lambda transaction: leases.complete_task(transaction, lease, again_in, self._lease_clock())
-        )
+        return await self._write_at(self._lease_clock, leases.complete_task, lease, again_in)
 
     async def put_records(
         self,
@@ -333,10 +291,8 @@ class SqliteStore:
         refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         check_put(kind, records, keep)
-        return await self._write(
-            lambda transaction: record_rows.put_records(
-                transaction, key, kind, records, keep, derived, generation, self._clock(), refs
-            )
+        return await self._write_at(
+            self._clock, record_rows.put_records, key, kind, records, keep, derived, generation, refs
         )
 
     async def read_records(
@@ -344,62 +300,40 @@ class SqliteStore:
     ) -> list[Record]:
         check_read(kind, limit)
 
-        def read(connection: sqlite3.Connection, *limits: int) -> list[Record] | None:
-            return record_rows.read_records(connection, key, kind, name, after, limit, *limits)
-
-        found = await self._read_inline(
-            lambda connection: read(connection, SMALL_READ_BYTES, SMALL_READ_ROWS)
-        )
+        given = (key, kind, name, after, limit)
+        found = await self._read_inline(record_rows.read_records, *given, SMALL_READ_BYTES, SMALL_READ_ROWS)
         if found is None:
-            found = await self._read_in_thread(lambda connection: read(connection))
+            found = await self._read(record_rows.read_records, *given)
         return found or []
 
     async def drop_records(
         self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
     ) -> list[str]:
         check_drop(kind, names)
-        return await self._write(
-            lambda transaction: record_rows.drop_records(transaction, key, kind, names, before)
-        )
+        return await self._write(record_rows.drop_records, key, kind, names, before)
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        terms, search_scope = query_terms(query, limit), search_rows.SearchScope(agent, scope, conversation)
+        terms, search_scope = query_terms(query, limit), SearchScope(agent, scope, conversation)
         if not terms:
             self._check_usable()
             return []
 
-        def look(
-            connection: sqlite3.Connection, *, even_if_stale: bool = False
-        ) -> list[SearchHit] | search_rows.PendingIndexWork:
-            return search_rows.search_messages(
-                connection, search_scope, terms, limit, even_if_stale=even_if_stale
-            )
-
-        found = await self._read_in_thread(look)
+        given = (search_scope, terms, limit)
+        found = await self._read(search_rows.search_messages, *given, even_if_stale=False)
         if isinstance(found, search_rows.PendingIndexWork):
             if found.needs_purge:
                 await self._purge()
             await self._update_index(search_scope, found.unindexed)
-            found = await self._read_in_thread(lambda connection: look(connection, even_if_stale=True))
+            found = await self._read(search_rows.search_messages, *given, even_if_stale=True)
         assert not isinstance(found, search_rows.PendingIndexWork)
         return found
 
     async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
     ) -> list[IndexedMessage]:
-        def read(connection: sqlite3.Connection, *max_bytes: int) -> list[IndexedMessage] | None:
-            return search_rows.read_indexed(connection, agent, scope, places, *max_bytes)
-
-        found = None
-        if len(places) <= SMALL_READ_MESSAGES:
-            found = await self._read_inline(
-                lambda connection: read(connection, SMALL_READ_BYTES // SMALL_READ_MESSAGES)
-            )
-        if found is None:
-            found = await self._read_in_thread(lambda connection: read(connection))
-        return found or []
+        return await self._read(search_rows.read_indexed, agent, scope, places)
 
     async def use_embedder(self, name: str, dimensions: int) -> int:
         return await self._write(
@@ -409,11 +343,7 @@ class SqliteStore:
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[EmbeddingBlock] | None:
-        return await self._read_in_thread(
-            lambda connection: vector_rows.read_unembedded(
-                connection, agent, scope, conversation, embedder, limit
-            )
-        )
+        return await self._read(vector_rows.read_unembedded, agent, scope, conversation, embedder, limit)
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
         return await self._write(
@@ -435,36 +365,24 @@ class SqliteStore:
             from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
 
             self._vector_cache = VectorCache()
-        cache, search_scope = self._vector_cache, search_rows.SearchScope(agent, scope, conversation)
-
-        def look_inline(connection: sqlite3.Connection) -> list[SearchHit] | None:
-            return cache.search_small(connection, self.identity, search_scope, vector, embedder, limit)
-
-        def look(connection: sqlite3.Connection) -> list[SearchHit]:
-            return cache.search(connection, self.identity, search_scope, vector, embedder, limit)
-
-        found = await self._read_inline(look_inline) if limit <= SMALL_READ_MESSAGES else None
-        return await self._read_in_thread(look) if found is None else found
+        search_scope = SearchScope(agent, scope, conversation)
+        return await self._read(
+            self._vector_cache.search, self.identity, search_scope, vector, embedder, limit
+        )
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        return await self._read_in_thread(
-            lambda connection: listing.list_agents(connection, scope, after, limit)
-        )
+        return await self._read(listing.list_agents, scope, after, limit)
 
     async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        return await self._read_in_thread(
-            lambda connection: listing.list_scopes(connection, agent, after, limit)
-        )
+        return await self._read(listing.list_scopes, agent, after, limit)
 
     async def list_conversations(
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
     ) -> list[ConversationInfo]:
-        return await self._read_in_thread(
-            lambda connection: listing.list_conversations(connection, scope, agent, after, limit)
-        )
+        return await self._read(listing.list_conversations, scope, agent, after, limit)
 
     async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        outline = await self._read_in_thread(lambda connection: read_outline(connection, key, ranges))
+        outline = await self._read(read_outline, key, ranges)
         if outline.work is None or self._lease_clock is self._clock:
             return outline
         # Work that has long been due, or since another boot, is due now.
@@ -477,34 +395,28 @@ class SqliteStore:
         await self._write(lambda transaction: forks.fork(transaction.flushed_connection(), key, at, name))
 
     async def shared_until(self, key: Key) -> int:
-        return await self._read_in_thread(lambda connection: forks.shared_until(connection, key))
+        return await self._read(forks.shared_until, key)
 
     async def count_conversations(self, scope: str | None) -> int:
-        return await self._read_in_thread(
-            lambda connection: _transfer().count_conversations(connection, scope)
-        )
+        return await self._read(_transfer().count_conversations, scope)
 
     async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
-        return await self._read_in_thread(
-            lambda connection: _transfer().export_keys(connection, scope, after, limit)
-        )
+        return await self._read(_transfer().export_keys, scope, after, limit)
 
     async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
-        return await self._read_in_thread(
-            lambda connection: _transfer().export_messages(connection, key, after, last, limit)
-        )
+        return await self._read(_transfer().export_messages, key, after, last, limit)
 
     async def last_own_position(self, key: Key) -> int:
-        return await self._read_in_thread(lambda connection: _transfer().last_own_position(connection, key))
+        return await self._read(_transfer().last_own_position, key)
 
     async def export_conversation(self, key: Key) -> ConversationCopy:
-        return await self._read_in_thread(lambda connection: _transfer().export_conversation(connection, key))
+        return await self._read(_transfer().export_conversation, key)
 
     async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
-        await self._write(lambda transaction: _transfer().import_messages(transaction, key, rows, generation))
+        await self._write(_transfer().import_messages, key, rows, generation)
 
     async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
-        await self._write(lambda transaction: _transfer().import_conversation(transaction, key, copy))
+        await self._write(_transfer().import_conversation, key, copy)
 
     @property
     def identity(self) -> object:
@@ -513,7 +425,7 @@ class SqliteStore:
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):
             file.invalidate()
-        await self._write(lambda transaction: transaction.probe())
+        await self._write(Transaction.probe)
 
     async def close(self) -> None:
         if self._closed:
@@ -528,47 +440,58 @@ class SqliteStore:
                 if end is not None:
                     await end.wait()
 
-    async def _update_index(
-        self, search_scope: search_rows.SearchScope, unindexed: list[tuple[int, int]]
-    ) -> None:
+    async def _update_index(self, search_scope: SearchScope, unindexed: list[tuple[int, int]]) -> None:
         """Index new messages, one writer at a time."""
-
-        def read(connection: sqlite3.Connection) -> list[search_rows.IndexBlock]:
-            return search_rows.read_index_blocks(connection, unindexed)
-
-        def write(transaction: Transaction) -> None:
-            search_rows.write_index_blocks(transaction, search_scope, blocks)
-
-        while blocks := await self._read_in_thread(read):
-            await self._write(write)
+        while blocks := await self._read(search_rows.read_index_blocks, unindexed):
+            await self._write(search_rows.write_index_blocks, search_scope, blocks)
 
     async def _purge(self) -> None:
         """Take what was deleted out of the search index."""
         while await self._write(search_rows.purge_step):
             pass
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T:
+    async def _write(
+        self, work: Callable[Concatenate[Transaction, P], T], *given: P.args, **options: P.kwargs
+    ) -> T:
         self._check_usable()
-        job = self._writer.worker.submit(work)
+        job = self._writer.worker.submit(lambda transaction: work(transaction, *given, **options))
         return self._result_of(job, await job.wait())
 
-    async def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    async def _write_at(
+        self,
+        clock: Callable[[], float],
+        work: Callable[Concatenate[Transaction, float, P], T],
+        *given: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Write with the time at which the transaction runs, which may be long after the call."""
+        return await self._write(lambda transaction: work(transaction, clock(), *given, **options))
+
+    async def _read_inline(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *given: P.args, **options: P.kwargs
+    ) -> T | None:
         """Run a small read in the caller's thread; None when it should not run there."""
         self._check_usable()
         if not self._reader.ready:
-            await self._read_in_thread(lambda connection: None)
-        return self._reader.try_inline(work)
+            await self._read(lambda connection: None)
+        return self._reader.try_inline(lambda connection: work(connection, *given, **options))
 
-    async def _read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._check_usable()
-        job = self._reader.worker.submit(work)
-        try:
+    async def _read(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *given: P.args, **options: P.kwargs
+    ) -> T:
+        """Run a read in the reader's thread."""
+
+        async def read() -> T:
+            self._check_usable()
+            job = self._reader.worker.submit(lambda connection: work(connection, *given, **options))
             return self._result_of(job, await job.wait())
+
+        try:
+            return await read()
         except SchemaNotReady:
             # Any job of the writer makes the tables.
             await self._write(lambda transaction: None)
-            job = self._reader.worker.submit(work)
-            return self._result_of(job, await job.wait())
+            return await read()
 
     def _result_of(self, job: WorkerJob[T], outcome: JobOutcome) -> T:
         """The result of a job after the wait for it, or the error that says why there is none."""

@@ -63,13 +63,13 @@ def read_small_summary(
 
 def commit_segment(
     transaction: Transaction,
+    now: float,
     key: Key,
     segment: StoredSegment,
     merged: StoredSegment | None,
     generation: int,
     fence: int | None,
     facts: Sequence[FactChange] | None,
-    now: float,
 ) -> bool:
     """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
     connection = transaction.flushed_connection()
@@ -152,12 +152,12 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
 
 def pin(
     transaction: Transaction,
+    now: float,
     key: Key,
     message_id: str,
     pinned: bool,
     replaces: str | None,
     source: PinSource,
-    now: float,
 ) -> bool:
     """Pin a message, optionally instead of another, or unpin it; false if there is no such message."""
     connection = transaction.flushed_connection()

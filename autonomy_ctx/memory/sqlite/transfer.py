@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_fact_rows
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.sqlite.segments import insert_segment, read_all_segments
@@ -98,8 +99,7 @@ def export_messages(
 
 def export_conversation(connection: sqlite3.Connection, key: Key) -> ConversationCopy:
     """All of a conversation but its messages, in one snapshot."""
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return ConversationCopy(Head())
@@ -128,8 +128,6 @@ def export_conversation(connection: sqlite3.Connection, key: Key) -> Conversatio
                 ).fetchall()
             ),
         )
-    finally:
-        connection.execute("COMMIT")
 
 
 def import_messages(transaction: Transaction, key: Key, rows: Sequence[MessageRow], generation: int) -> None:

@@ -46,13 +46,13 @@ class QueueRow(NamedTuple):
 
 def begin_turn(
     transaction: Transaction,
+    now: float,
     key: Key,
     drafts: Sequence[Draft],
     owner: str,
     seconds: float,
     ticket: int | None,
     after: int | None,
-    now: float,
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line."""
     connection, line = transaction.flushed_connection(), None
@@ -93,12 +93,15 @@ def append_in_turn(
     return positions
 
 
-def renew_turn(transaction: Transaction, key: Key, ticket: int, owner: str, until: float) -> bool:
+def renew_turn(
+    transaction: Transaction, now: float, key: Key, ticket: int, owner: str, seconds: float
+) -> bool:
     """Move the end of a lease; false when the place is gone."""
     connection = transaction.flushed_connection()
     line = _read_line(connection, key)
     if line is None:
         return False
+    until = now + seconds
     if (line.holder, line.owner) == (ticket, owner):
         connection.execute(
             "UPDATE conversation SET turn_until = ? WHERE id = ?", (until, line.conversation_id)

@@ -7,24 +7,23 @@ are read from the file, so a message that any process has deleted is not returne
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from heapq import nlargest
 from typing import NamedTuple, TypeAlias
 
+from cachetools import LRUCache
+
+from autonomy_ctx.memory.search_text import SearchScope
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.forks import read_ranges
-from autonomy_ctx.memory.sqlite.search import SearchScope, read_indexed
+from autonomy_ctx.memory.sqlite.search import read_hits
 from autonomy_ctx.memory.store import SearchHit
-from autonomy_ctx.memory.vector_matrix import NearVector, VectorMatrix
+from autonomy_ctx.memory.vector_matrix import VectorMatrix
 from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER
 
-# All matrices together. One that is larger is read by each search.
+# All matrices together.
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 _READ_ROWS = 4096
-# What is compared in a tenth of a millisecond.
-SMALL_SEARCH_NUMBERS = 500_000
 
 # Nothing when another embedder is in force.
 _SELECT_STATE = """
@@ -41,7 +40,6 @@ _SELECT_CONVERSATION_VECTORS = """
     WHERE conversation_id = ?1 AND id > ?2 AND embedder = ?3
 """
 _SELECT_CONVERSATION_ID = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ?"
-_SELECT_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ? AND scope = ?"
 
 # An agent, a scope, and the number of a conversation, or None for all of the scope.
 _CacheKey: TypeAlias = tuple[str, str, int | None]
@@ -64,18 +62,13 @@ class _CachedMatrix(NamedTuple):
     matrix: VectorMatrix
 
 
-class TooLarge(Exception):
-    """A search would take too long in the thread of the caller."""
-
-
 class VectorCache:
-    """The vectors that were searched last."""
+    """The vectors that were searched last. Only the reader's thread uses it."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._matrices: OrderedDict[_CacheKey, _CachedMatrix] = OrderedDict()
-        # Taken before a snapshot: what is read later is never older than what is in a matrix.
-        self._lock = threading.Lock()
+        self._matrices: LRUCache[_CacheKey, _CachedMatrix] = LRUCache(
+            max_bytes, getsizeof=lambda one: one.matrix.size_bytes
+        )
 
     def search(
         self,
@@ -87,145 +80,50 @@ class VectorCache:
         limit: int,
     ) -> list[SearchHit]:
         """The nearest messages, in one snapshot. `identity` says which file it is."""
-        with self._lock:
-            return self._search(connection, identity, search_scope, vector, embedder, limit, 2**62)
-
-    def search_small(
-        self,
-        connection: sqlite3.Connection,
-        identity: object,
-        search_scope: SearchScope,
-        vector: bytes,
-        embedder: int,
-        limit: int,
-    ) -> list[SearchHit] | None:
-        """The same, if it can be done at once; else None."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            return self._search(
-                connection, identity, search_scope, vector, embedder, limit, SMALL_SEARCH_NUMBERS
-            )
-        except TooLarge:
-            return None
-        finally:
-            self._lock.release()
-
-    def forget(self, scope: str) -> None:
-        """Drop a scope from which something was deleted."""
-        for key in list(self._matrices):
-            if key[1] == scope:
-                self._matrices.pop(key, None)
-
-    @property
-    def size_bytes(self) -> int:
-        """What all matrices take in memory."""
-        return sum(one.matrix.size_bytes for one in list(self._matrices.values()))
-
-    def _search(
-        self,
-        connection: sqlite3.Connection,
-        identity: object,
-        search_scope: SearchScope,
-        vector: bytes,
-        embedder: int,
-        limit: int,
-        max_numbers: int,
-    ) -> list[SearchHit]:
-        agent, scope, _ = search_scope
-        connection.execute("BEGIN")
-        try:
+        agent, scope, conversation = search_scope
+        with snapshot(connection):
             found = connection.execute(_SELECT_STATE, (embedder, agent, scope)).fetchone()
             if found is None:
                 return []
             state = _FileState(identity, embedder, *found)
-            near = self._find(connection, state, search_scope, vector, limit, max_numbers)
-            return _read_hits(connection, search_scope, near)
-        finally:
-            connection.execute("COMMIT")
+            if conversation is None:
+                near = self._refresh(connection, (agent, scope, None), state, vector).nearest(vector, limit)
+                return read_hits(connection, search_scope, near)
+            row = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
+            near = []
+            for shared in [] if row is None else read_ranges(connection, row[0]):
+                matrix = self._refresh(connection, (agent, scope, shared.conversation_id), state, vector)
+                near += matrix.nearest(vector, limit, [shared])
+            best = nlargest(limit, near, key=lambda one: (one.score, one.position))
+            return read_hits(connection, search_scope, best)
 
-    def _find(
-        self,
-        connection: sqlite3.Connection,
-        state: _FileState,
-        search_scope: SearchScope,
-        vector: bytes,
-        limit: int,
-        max_numbers: int,
-    ) -> list[NearVector]:
-        agent, scope, conversation = search_scope
-        if conversation is None:
-            matrix = self._refresh(connection, (agent, scope, None), state, vector, max_numbers)
-            return matrix.nearest(vector, limit)
-        found = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
-        if found is None:
-            return []
-        near: list[NearVector] = []
-        for shared in read_ranges(connection, found[0]):
-            key = (agent, scope, shared.conversation_id)
-            matrix = self._refresh(connection, key, state, vector, max_numbers)
-            near += matrix.nearest(vector, limit, [shared])
-        return nlargest(limit, near, key=lambda one: (one.score, one.position))
+    def forget(self, _: sqlite3.Connection, scope: str) -> None:
+        """Drop a scope from which something was deleted."""
+        for key in [key for key in self._matrices if key[1] == scope]:
+            del self._matrices[key]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all matrices in memory."""
+        return int(self._matrices.currsize)
 
     def _refresh(
-        self,
-        connection: sqlite3.Connection,
-        key: _CacheKey,
-        state: _FileState,
-        vector: bytes,
-        max_numbers: int,
+        self, connection: sqlite3.Connection, key: _CacheKey, state: _FileState, vector: bytes
     ) -> VectorMatrix:
-        """A matrix with all that the file has now; `TooLarge` when it has more numbers than it may."""
-        dimensions, cached = len(vector) // BYTES_PER_NUMBER, self._matrices.get(key)
+        """A matrix with all that the file has now."""
+        # Out of the cache while it changes: what an error cuts short is not used again.
+        cached = self._matrices.pop(key, None)
         if cached is None or cached.state != state:
-            if max_numbers <= SMALL_SEARCH_NUMBERS:
-                # How much there is to read is not known.
-                raise TooLarge
-            cached = _CachedMatrix(state, 0, VectorMatrix(dimensions))
-        if len(cached.matrix) * dimensions > max_numbers:
-            raise TooLarge
+            cached = _CachedMatrix(state, 0, VectorMatrix(len(vector) // BYTES_PER_NUMBER))
         statement, number = _SELECT_SCOPE_VECTORS, state.scope_id
         if key[2] is not None:
             statement, number = _SELECT_CONVERSATION_VECTORS, key[2]
-        # Out of the cache while it changes: what an error cuts short is not used again.
-        self._matrices.pop(key, None)
         last_id = cached.last_id
         with closing(connection.execute(statement, (number, last_id, state.embedder))) as cursor:
             while rows := cursor.fetchmany(_READ_ROWS):
                 cached.matrix.add([row[1:] for row in rows])
                 last_id = max(last_id, max(row[0] for row in rows))
-        self._matrices[key] = cached._replace(last_id=last_id)
-        self._shrink()
+        # One that is larger than the cache is read by each search.
+        with suppress(ValueError):
+            self._matrices[key] = cached._replace(last_id=last_id)
         return cached.matrix
-
-    def _shrink(self) -> None:
-        """Drop the least recently searched matrices."""
-        size = self.size_bytes
-        for key in list(self._matrices):
-            if size <= self._max_bytes:
-                break
-            # A deletion may have let go of it just now.
-            gone = self._matrices.pop(key, None)
-            size -= 0 if gone is None else gone.matrix.size_bytes
-
-
-def _read_hits(
-    connection: sqlite3.Connection, search_scope: SearchScope, found: Sequence[NearVector]
-) -> list[SearchHit]:
-    """The messages that were found; what one conversation shares with others has its name."""
-    agent, scope, conversation = search_scope
-    names = {
-        number: (conversation,)
-        if conversation is not None
-        else connection.execute(_SELECT_NAME, (number, agent, scope)).fetchone()
-        for number in {one.conversation_id for one in found}
-    }
-    places = [(name[0], one.position) for one in found if (name := names[one.conversation_id])]
-    read = read_indexed(connection, agent, scope, places) or ()
-    messages = {(name, position): message for name, position, message in read}
-    return [
-        SearchHit(conversation=place[0], position=place[1], message=message, score=one.score)
-        for one in found
-        if (name := names[one.conversation_id])
-        and (message := messages.get(place := (name[0], one.position))) is not None
-    ]

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from autonomy_ctx.memory.search_text import row_text
+from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
 
@@ -79,8 +80,7 @@ def read_unembedded(
 ) -> list[EmbeddingBlock] | None:
     """The next blocks without vectors, in one snapshot; None if the embedder is not active."""
     blocks: list[EmbeddingBlock] = []
-    connection.execute("BEGIN")
-    try:
+    with snapshot(connection):
         if not is_in_force(connection, embedder):
             return None
         lacking = connection.execute(
@@ -97,8 +97,6 @@ def read_unembedded(
             limit -= len(texts)
             if limit <= 0:
                 break
-    finally:
-        connection.execute("COMMIT")
     return blocks
 
 
