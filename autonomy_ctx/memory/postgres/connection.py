@@ -85,6 +85,17 @@ _DELETE_OLD_WRITERS = """
 """
 
 
+async def fetch_all(connection: Connection, statement: Any, values: Any = None) -> list[Any]:
+    """Run a statement, and return all rows."""
+    return await (await connection.execute(statement, values)).fetchall()
+
+
+async def fetch_one(connection: Connection, statement: Any, values: Any = None) -> tuple[Any, ...] | None:
+    """Run a statement, and return its first row; None when there is none."""
+    row: tuple[Any, ...] | None = await (await connection.execute(statement, values)).fetchone()
+    return row
+
+
 class _Deadline:
     """The deadline of a call, and its failures so far."""
 
@@ -108,9 +119,7 @@ class _Pool:
         pool = self
 
         class PooledConnection(psycopg.AsyncConnection[Any]):
-            """A connection that reports connection failures to its pool, with a cursor for short results."""
-
-            short_cursor: psycopg.AsyncCursor[Any]
+            """A connection that reports connection failures to its pool."""
 
             @classmethod
             async def connect(cls, *given: Any, **options: Any) -> Any:
@@ -123,7 +132,6 @@ class _Pool:
                     _cancel_until_done(asyncio.current_task())
                     raise
                 pool.connections.add(made)
-                made.short_cursor = made.cursor()
                 return made
 
         self.inner: AsyncConnectionPool[Any] = AsyncConnectionPool(

@@ -7,10 +7,9 @@ fork was made meanwhile, it is locked too, and the check is repeated.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import psycopg
-
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.postgres.facts import DROP_LOST, DROP_RANGE, drop_facts
 from autonomy_ctx.memory.postgres.forks import SELECT_NEWEST_USER
 from autonomy_ctx.memory.postgres.log import find_conversation_ids, index_text
@@ -110,7 +109,7 @@ class RangeLoss(NamedTuple):
 
 
 async def delete(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     scope: str,
     agent: str | None,
     conversation: str | None,
@@ -130,9 +129,7 @@ async def delete(
     return deleted
 
 
-async def _delete_wholly(
-    connection: psycopg.AsyncConnection[Any], find: Callable[[], Awaitable[list[int]]]
-) -> int:
+async def _delete_wholly(connection: Connection, find: Callable[[], Awaitable[list[int]]]) -> int:
     """Delete conversations with all derived data; their messages are deleted from their forks too."""
     meant: list[int] = []
     losses: list[RangeLoss] = []
@@ -140,27 +137,25 @@ async def _delete_wholly(
     async def find_losers() -> set[int]:
         nonlocal meant, losses
         meant = await find()
-        cursor = await connection.execute(_SELECT_RANGE_LOSSES, {"these": meant})
-        losses = [RangeLoss(*row) for row in await cursor.fetchall()]
+        losses = [
+            RangeLoss(*row) for row in await fetch_all(connection, _SELECT_RANGE_LOSSES, {"these": meant})
+        ]
         return {*meant, *(loss.conversation_id for loss in losses)}
 
     await _lock_all(connection, find_losers)
-    [(deleted,)] = await (await connection.execute(_DELETE_WHOLLY, {"these": meant})).fetchall()
+    [(deleted,)] = await fetch_all(connection, _DELETE_WHOLLY, {"these": meant})
     await _delete_quoting(connection, [RangeLoss(one, 0, MAX_POSITION, 0) for one in meant])
     await _note_losses(connection, [loss for loss in losses if loss.messages])
     return int(deleted)
 
 
-async def _delete_some(
-    connection: psycopg.AsyncConnection[Any], meant: Sequence[int], ids: Sequence[str]
-) -> int:
+async def _delete_some(connection: Connection, meant: Sequence[int], ids: Sequence[str]) -> int:
     """Delete messages of conversations, from every one that has them."""
     rows: list[tuple[int, int, int]] = []
 
     async def find_losers() -> set[int]:
         nonlocal rows
-        cursor = await connection.execute(_SELECT_PLACES, {"these": meant, "ids": ids})
-        rows = await cursor.fetchall()
+        rows = await fetch_all(connection, _SELECT_PLACES, {"these": meant, "ids": ids})
         return {loser for _, _, loser in rows}
 
     await _lock_all(connection, find_losers)
@@ -174,9 +169,7 @@ async def _delete_some(
     return len(places)
 
 
-async def _lock_all(
-    connection: psycopg.AsyncConnection[Any], find: Callable[[], Awaitable[set[int]]]
-) -> None:
+async def _lock_all(connection: Connection, find: Callable[[], Awaitable[set[int]]]) -> None:
     """Lock conversations, until all that are found under the locks are locked."""
     locked: set[int] = set()
     while not (found := await find()) <= locked:
@@ -184,7 +177,7 @@ async def _lock_all(
         await connection.execute(_LOCK, (sorted(locked),))
 
 
-async def _delete_quoting(connection: psycopg.AsyncConnection[Any], ranges: Sequence[RangeLoss]) -> None:
+async def _delete_quoting(connection: Connection, ranges: Sequence[RangeLoss]) -> None:
     """Delete the records of any conversation that quote what was lost.
 
     A statement of its own: one that began before the locks were taken would not see what was put meanwhile.
@@ -193,15 +186,13 @@ async def _delete_quoting(connection: psycopg.AsyncConnection[Any], ranges: Sequ
     await connection.execute(_DELETE_QUOTING, columns)
 
 
-async def _note_losses(connection: psycopg.AsyncConnection[Any], losses: Sequence[RangeLoss]) -> None:
+async def _note_losses(connection: Connection, losses: Sequence[RangeLoss]) -> None:
     for conversation_id in sorted({loss.conversation_id for loss in losses}):
         ranges = [loss for loss in losses if loss.conversation_id == conversation_id]
         await _note_loss(connection, conversation_id, ranges)
 
 
-async def _note_loss(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, ranges: Sequence[RangeLoss]
-) -> None:
+async def _note_loss(connection: Connection, conversation_id: int, ranges: Sequence[RangeLoss]) -> None:
     """Delete the segments from the first lost message on, their facts, and what else was made from them."""
     execute, meant = connection.execute, (conversation_id,)
     firsts, lasts = [loss.first for loss in ranges], [loss.last for loss in ranges]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
 
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import encode_text
@@ -23,6 +20,7 @@ from autonomy_ctx.memory.facts import (
     make_fact,
     make_rows,
 )
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.store import ProfileFact
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
@@ -91,22 +89,20 @@ DROP_LOST = f"""
 """  # noqa: S608  # our names
 
 
-async def read_profile_facts(
-    connection: psycopg.AsyncConnection[Any], agent: str, scope: str
-) -> list[ProfileFact]:
+async def read_profile_facts(connection: Connection, agent: str, scope: str) -> list[ProfileFact]:
     """The facts of all conversations of a scope with an agent that hold in all of them, oldest first."""
-    rows = await (await connection.execute(_SELECT_PROFILE, (scope, agent))).fetchall()
+    rows = await fetch_all(connection, _SELECT_PROFILE, (scope, agent))
     return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
-async def read_all_facts(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[Fact]:
+async def read_all_facts(connection: Connection, conversation_id: int) -> list[Fact]:
     """All stored facts in the order of writing, with their states."""
-    rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
+    rows = await fetch_all(connection, _SELECT_ALL, (conversation_id,))
     return [make_fact(decode_fact_row(row[:-1]), ended_state(row[-1])) for row in rows]
 
 
 async def write_facts(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
@@ -116,11 +112,10 @@ async def write_facts(
     """Make changes, and return the added facts. The conversation is locked."""
     if not changes:
         return []
-    cursor = await connection.execute(
-        "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
+    [(last,)] = await fetch_all(
+        connection, "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
     )
-    [(last,)] = await cursor.fetchall()
-    holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
+    holding = await fetch_all(connection, _SELECT_HOLDING, (conversation_id,))
     index = FactIndex(map(decode_fact_row, holding))
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
@@ -136,41 +131,37 @@ async def write_facts(
     return added_facts(rows)
 
 
-async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id: int, number: int) -> bool:
+async def remove_fact(connection: Connection, conversation_id: int, number: int) -> bool:
     """Remove a fact that holds. The fact that it replaced does not come back."""
-    cursor = await connection.execute(
+    rows = await fetch_all(
+        connection,
         "DELETE FROM autonomy_ctx.fact WHERE conversation_id = %s AND number = %s AND ended_by IS NULL "
         "AND NOT is_done RETURNING target",
         (conversation_id, number),
     )
-    targets = [target for (target,) in await cursor.fetchall()]
+    targets = [target for (target,) in rows]
     ended = [(target, ENDED_BY_REMOVAL) for target in targets if target is not None]
     await _end(connection, conversation_id, ended)
     return bool(targets)
 
 
-async def drop_facts(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, which: str, *values: int
-) -> int:
+async def drop_facts(connection: Connection, conversation_id: int, which: str, *values: int) -> int:
     """Delete derived rows with one of the statements of this module; facts that they ended hold again."""
-    cursor = await connection.execute(which, (conversation_id, *values))
-    numbers = [number for (number,) in await cursor.fetchall()]
+    numbers = [number for (number,) in await fetch_all(connection, which, (conversation_id, *values))]
     await _restore_ended(connection, conversation_id, numbers)
     return len(numbers)
 
 
 async def drop_covered_facts(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, first: int, last: int
+    connection: Connection, conversation_id: int, first: int, last: int
 ) -> list[EndedFact]:
     """Delete the derived rows of messages that a segment covers, and return them."""
-    rows = await (await connection.execute(_DROP_COVERED, (conversation_id, first, last))).fetchall()
+    rows = await fetch_all(connection, _DROP_COVERED, (conversation_id, first, last))
     await _restore_ended(connection, conversation_id, [row[0] for row in rows])
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
-async def _restore_ended(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, numbers: Sequence[int]
-) -> None:
+async def _restore_ended(connection: Connection, conversation_id: int, numbers: Sequence[int]) -> None:
     """Let facts hold again that rows had ended which are gone."""
     if numbers:
         await connection.execute(
@@ -179,24 +170,24 @@ async def _restore_ended(
         )
 
 
-async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[EndedFact]:
+async def read_fact_rows(connection: Connection, conversation_id: int) -> list[EndedFact]:
     """All rows, and what ended each."""
-    rows = await (await connection.execute(_SELECT_ROWS, (conversation_id,))).fetchall()
+    rows = await fetch_all(connection, _SELECT_ROWS, (conversation_id,))
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
 async def read_forkable_facts(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int, covered: int
+    connection: Connection, conversation_id: int, at: int, covered: int
 ) -> tuple[dict[int, FactRow], dict[int, int]]:
     """The input of `fork_facts` for a fork at a position: rows by number, and what ended them."""
     values = {"id": conversation_id, "at": at, "covered": covered}
-    found = await (await connection.execute(_SELECT_FORKABLE, values)).fetchall()
+    found = await fetch_all(connection, _SELECT_FORKABLE, values)
     ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
     return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
 
 
 async def insert_ended_facts(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, facts: Sequence[EndedFact]
+    connection: Connection, conversation_id: int, facts: Sequence[EndedFact]
 ) -> None:
     """Write the rows of a fork or of a copy."""
     await _insert(connection, conversation_id, [fact.row for fact in facts])
@@ -204,18 +195,14 @@ async def insert_ended_facts(
     await _end(connection, conversation_id, ended)
 
 
-async def _insert(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, rows: Sequence[FactRow]
-) -> None:
+async def _insert(connection: Connection, conversation_id: int, rows: Sequence[FactRow]) -> None:
     columns = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
     columns["text"] = [encode_text(row.text) for row in rows]
     if rows:
         await connection.execute(_INSERT, (conversation_id, *columns.values()))
 
 
-async def _end(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, ended: Sequence[tuple[int, int]]
-) -> None:
+async def _end(connection: Connection, conversation_id: int, ended: Sequence[tuple[int, int]]) -> None:
     """Mark facts as ended by rows."""
     if ended:
         numbers, ends = ([*column] for column in zip(*ended, strict=True))

@@ -6,13 +6,10 @@ of its own rows is the last one, so one statement reads all of them in order.
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from autonomy_ctx.language.folding import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.facts import insert_ended_facts, read_forkable_facts
 from autonomy_ctx.memory.postgres.log import MESSAGES_OF_CONVERSATION, key_digest
 from autonomy_ctx.memory.postgres.segments import insert_segment, read_active_segments, read_sources
@@ -74,12 +71,12 @@ _SELECT_SHARED_UNTIL = """
 """
 
 
-async def fork(connection: psycopg.AsyncConnection[Any], key: Key, at: int | None, name: str) -> None:
+async def fork(connection: Connection, key: Key, at: int | None, name: str) -> None:
     """Make a conversation that shares the messages of another up to a position, in a transaction."""
-    found = await (await connection.execute(_LOCK_SOURCE, (key_digest(key),))).fetchone()
+    found = await fetch_one(connection, _LOCK_SOURCE, (key_digest(key),))
     head = Head() if found is None else Head(*found[3:])
     target = key._replace(conversation=name)
-    made = await (await connection.execute(_INSERT_FORK, (key_digest(target), *target))).fetchone()
+    made = await fetch_one(connection, _INSERT_FORK, (key_digest(target), *target))
     # What it refuses is rolled back.
     at = fork_position(key, head, at, name, name_exists=made is None)
     assert found is not None
@@ -107,15 +104,13 @@ async def fork(connection: psycopg.AsyncConnection[Any], key: Key, at: int | Non
     await insert_ended_facts(connection, made[0], fork_facts(*facts, own_segments, at))
 
 
-async def shared_until(connection: psycopg.AsyncConnection[Any], key: Key) -> int:
+async def shared_until(connection: Connection, key: Key) -> int:
     """The last position that another conversation has too; 0 when there is none."""
-    [(position,)] = await (await connection.execute(_SELECT_SHARED_UNTIL, (key_digest(key),))).fetchall()
+    [(position,)] = await fetch_all(connection, _SELECT_SHARED_UNTIL, (key_digest(key),))
     return int(position)
 
 
-async def _read_segments(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int
-) -> list[StoredSegment]:
+async def _read_segments(connection: Connection, conversation_id: int, at: int) -> list[StoredSegment]:
     """The segments of a fork; replaced segments are read only if they are needed."""
     active = await read_active_segments(connection, conversation_id)
     pending, replaced = active, list[ReplacedSegment]()
@@ -126,9 +121,7 @@ async def _read_segments(
     return fork_segments(active, replaced, at)
 
 
-async def _count_until(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, head: Head, at: int
-) -> int:
+async def _count_until(connection: Connection, conversation_id: int, head: Head, at: int) -> int:
     """How many messages there are up to a position. They are counted only if some were deleted."""
     if at == head.position:
         return head.count
@@ -136,6 +129,5 @@ async def _count_until(
         return at
     is_near_end = at > head.position // 2
     first, last = (at + 1, head.position) if is_near_end else (1, at)
-    cursor = await connection.execute(_COUNT_MESSAGES, (conversation_id, first, last))
-    [(counted,)] = await cursor.fetchall()
+    [(counted,)] = await fetch_all(connection, _COUNT_MESSAGES, (conversation_id, first, last))
     return head.count - int(counted) if is_near_end else int(counted)

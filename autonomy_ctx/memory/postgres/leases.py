@@ -7,10 +7,8 @@ so there are no deadlocks.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
 
-import psycopg
-
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease, is_current_lease
@@ -73,50 +71,52 @@ _POSTPONE = f"""
 """  # noqa: S608  # our names
 
 
+_SELECT_LEASED = """
+    SELECT 1 FROM autonomy_ctx.conversation c JOIN autonomy_ctx.work w ON w.conversation_id = c.id
+    WHERE c.id = %s AND c.fence = %s AND w.owner IS NOT NULL
+"""
+
+
 def work_topic(task: str) -> str:
     """The notification topic of a task."""
     return f"work {sha256(task.encode()).hexdigest()}"
 
 
-async def enqueue_task(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
+async def enqueue_task(connection: Connection, key: Key, task: str) -> bool:
     """Owe a conversation a task, in one statement that may be repeated."""
     values = (key_digest(key), task, CHANNEL, work_topic(task))
-    return await (await connection.execute(_OWE, values)).fetchone() is not None
+    return await fetch_one(connection, _OWE, values) is not None
 
 
 async def claim(
-    connection: psycopg.AsyncConnection[Any], key: Key, owner: str, task: str, seconds: float
+    connection: Connection, key: Key, owner: str, task: str, seconds: float
 ) -> Lease | float | None:
     """Owe a conversation a task and take it if it is free and due."""
-    found = await (await connection.execute(_OWE_QUIETLY, (key_digest(key), task))).fetchone()
+    found = await fetch_one(connection, _OWE_QUIETLY, (key_digest(key), task))
     if found is None:
         return None
     return await _take(connection, found[0], key, owner, seconds)
 
 
-async def claim_next(
-    connection: psycopg.AsyncConnection[Any], owner: str, task: str, seconds: float
-) -> Lease | float | None:
+async def claim_next(connection: Connection, owner: str, task: str, seconds: float) -> Lease | float | None:
     """Take what has been due for the longest time, or say when something could be."""
-    found = await (await connection.execute(_SELECT_DUE_WORK, (task,))).fetchone()
+    found = await fetch_one(connection, _SELECT_DUE_WORK, (task,))
     if found is not None:
         # Looked at again: somebody else may have taken it just before it was locked.
         lease = await _take(connection, found[0], Key(*found[1:]), owner, seconds)
         if isinstance(lease, Lease):
             return lease
-    row = await (await connection.execute(_SELECT_SOONEST, (task,))).fetchone()
+    row = await fetch_one(connection, _SELECT_SOONEST, (task,))
     return None if row is None or row[0] is None else max(float(row[0]), 0.0)
 
 
-async def extend(connection: psycopg.AsyncConnection[Any], lease: Lease, seconds: float) -> bool:
+async def extend(connection: Connection, lease: Lease, seconds: float) -> bool:
     """Move the end of a lease; false when it was lost."""
     meant = (key_digest(lease.key), lease.fence, seconds, lease.owner)
     return (await connection.execute(_EXTEND, meant)).rowcount > 0
 
 
-async def complete_task(
-    connection: psycopg.AsyncConnection[Any], lease: Lease, again_in: float | None
-) -> bool:
+async def complete_task(connection: Connection, lease: Lease, again_in: float | None) -> bool:
     """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     meant = (key_digest(lease.key), lease.fence)
     if again_in is None:
@@ -125,23 +125,16 @@ async def complete_task(
     return (await connection.execute(_POSTPONE, (*meant, *past, lease.owner))).rowcount > 0
 
 
-async def is_leased(connection: psycopg.AsyncConnection[Any], conversation_id: int, fence: int) -> bool:
+async def is_leased(connection: Connection, conversation_id: int, fence: int) -> bool:
     """Whether the lease with this fence is the newest and not released; it may have expired."""
-    cursor = await connection.execute(
-        """
-        SELECT 1 FROM autonomy_ctx.conversation c JOIN autonomy_ctx.work w ON w.conversation_id = c.id
-        WHERE c.id = %s AND c.fence = %s AND w.owner IS NOT NULL
-        """,
-        (conversation_id, fence),
-    )
-    return await cursor.fetchone() is not None
+    return await fetch_one(connection, _SELECT_LEASED, (conversation_id, fence)) is not None
 
 
 async def _take(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, key: Key, owner: str, seconds: float
+    connection: Connection, conversation_id: int, key: Key, owner: str, seconds: float
 ) -> Lease | float | None:
     """Take the work of a conversation that is locked, if it is free and due."""
-    row = await (await connection.execute(_SELECT_WORK, (conversation_id,))).fetchone()
+    row = await fetch_one(connection, _SELECT_WORK, (conversation_id,))
     if row is None:
         return None
     due, lease_until, now = row
@@ -149,8 +142,9 @@ async def _take(
         return None
     if is_current_lease(due, now):
         return float(due - now)
-    cursor = await connection.execute(_ACQUIRE, (conversation_id, owner, now + seconds))
-    [(fence, attempts, refusals, refused)] = await cursor.fetchall()
+    [(fence, attempts, refusals, refused)] = await fetch_all(
+        connection, _ACQUIRE, (conversation_id, owner, now + seconds)
+    )
     return Lease(
         key=key,
         owner=owner,

@@ -6,11 +6,8 @@ conversation are those of its first and last row, also one step each.
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from autonomy_ctx.memory.encoding import decode_conversation_info
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 # The index has the beginning of the name of a conversation; what is equal there is sorted, a page at a time.
@@ -61,22 +58,18 @@ _SELECT_NAMES = """
 """
 
 
-async def list_agents(
-    connection: psycopg.AsyncConnection[Any], scope: str | None, after: str | None, limit: int
-) -> list[str]:
+async def list_agents(connection: Connection, scope: str | None, after: str | None, limit: int) -> list[str]:
     """The first agents after a name, in all scopes or in one."""
     return await _list_names(connection, "agent", "scope", scope, after, limit)
 
 
-async def list_scopes(
-    connection: psycopg.AsyncConnection[Any], agent: str | None, after: str | None, limit: int
-) -> list[str]:
+async def list_scopes(connection: Connection, agent: str | None, after: str | None, limit: int) -> list[str]:
     """The first scopes after a name, with all agents or with one."""
     return await _list_names(connection, "scope", "agent", agent, after, limit)
 
 
 async def list_conversations(
-    connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, after: Key | None, limit: int
+    connection: Connection, scope: str, agent: str | None, after: Key | None, limit: int
 ) -> list[ConversationInfo]:
     """The first conversations of a scope after a key, with all agents or with one."""
     if after is None:
@@ -91,12 +84,12 @@ async def list_conversations(
         "last_conversation": last.conversation,
         "limit": limit,
     }
-    cursor = await connection.execute(_SELECT_CONVERSATIONS.format(page=page, **_TIMES), values)
-    return [decode_conversation_info(*row) for row in await cursor.fetchall()]
+    rows = await fetch_all(connection, _SELECT_CONVERSATIONS.format(page=page, **_TIMES), values)
+    return [decode_conversation_info(*row) for row in rows]
 
 
 async def _list_names(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     column: str,
     other: str,
     other_name: str | None,
@@ -110,5 +103,4 @@ async def _list_names(
         start="true" if after is None else f"{column} > %(after)s",
     )
     values = {"other": other_name, "after": after, "limit": limit}
-    cursor = await connection.execute(statement, values)
-    return [name for (name,) in await cursor.fetchall()]
+    return [name for (name,) in await fetch_all(connection, statement, values)]

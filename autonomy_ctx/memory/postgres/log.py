@@ -22,6 +22,7 @@ from autonomy_ctx.memory.encoding import (
     same_content,
     to_microseconds,
 )
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 from autonomy_ctx.messages.message import ChatRole
 
@@ -45,24 +46,8 @@ MESSAGES_OF_CONVERSATION = f"""
     JOIN autonomy_ctx.message m ON m.conversation_id = coalesce(r.source_id, c.id)
         AND m.position BETWEEN coalesce(r.first, 1) AND coalesce(r.last, {MAX_POSITION})
 """
-# To a fork these statements append nothing and give no head: an id that it shares has to be looked for.
-_INSERT_ONE = """
-    INSERT INTO autonomy_ctx.message
-        (conversation_id, position, is_user, id, created, tokens, counter, size, body)
-    SELECT id, head, %s, %s, %s, %s, %s, %s, %s FROM head
-"""
-# A message that has no long id and is not cut, in a conversation that is there: what most appends are. Few
-# values, because each of them costs; and no upsert, which costs more, and takes a number for a new row.
-_APPEND_ONE = """
-    WITH head AS (
-        UPDATE autonomy_ctx.conversation
-        SET head = head + 1, count = count + 1, last_user = {last_user}, has_messages = true
-        WHERE key = %s AND NOT is_fork RETURNING id, head
-    ) {insert} RETURNING position
-"""
-_APPEND_ONE_OF_USER = _APPEND_ONE.format(last_user="head + 1", insert=_INSERT_ONE)
-_APPEND_ONE_OF_OTHERS = _APPEND_ONE.format(last_user="last_user", insert=_INSERT_ONE)
-_APPEND = """
+# To a fork it appends nothing and gives no head, unless told to: an id that it shares has to be looked for.
+_MOVE_HEAD = """
     WITH head AS (
         INSERT INTO autonomy_ctx.conversation AS c
             (key, agent, scope, conversation, head, count, last_user, has_messages)
@@ -72,25 +57,24 @@ _APPEND = """
             last_user = CASE WHEN %s > 0 THEN c.head + %s ELSE c.last_user END
             WHERE NOT c.is_fork OR %s
         RETURNING c.id, c.head
+"""
+# After a `head` that was moved.
+_INSERT_MESSAGES = """
     ), new AS (
         INSERT INTO autonomy_ctx.message
             (conversation_id, position, id, long_id, created, is_user, tokens, counter, size, body)
+        SELECT head.id, head.head - %s + d.number,
+            d.id, d.long_id, d.created, d.is_user, d.tokens, d.counter, d.size, d.body
+        FROM head, unnest(%s::text[], %s::text[], %s::int8[], %s::bool[], %s::int8[], %s::text[], %s::int8[],
+            %s::text[])
+            WITH ORDINALITY AS d (id, long_id, created, is_user, tokens, counter, size, body, number)
 """
-_APPEND_MANY = f"""
-    {_APPEND} SELECT head.id, head.head - %s + d.number,
-        d.id, d.long_id, d.created, d.is_user, d.tokens, d.counter, d.size, d.body
-    FROM head, unnest(%s::text[], %s::text[], %s::int8[], %s::bool[], %s::int8[], %s::text[], %s::int8[],
-        %s::text[]) WITH ORDINALITY AS d (id, long_id, created, is_user, tokens, counter, size, body, number)
-    ) SELECT head FROM head
-"""  # noqa: S608  # our names
-_APPEND_MANY_WITH_WHOLE = _APPEND_MANY.replace(
-    ") SELECT head FROM head",
-    """), whole AS (
+_INSERT_WHOLES = """
+    ), whole AS (
         INSERT INTO autonomy_ctx.whole (conversation_id, position, body)
         SELECT head.id, head.head - %s + d.number, d.body
         FROM head, unnest(%s::text[]) WITH ORDINALITY AS d (body, number) WHERE d.body IS NOT NULL
-    ) SELECT head FROM head""",
-)
+"""
 _SELECT_BY_MESSAGE_ID = f"""
     SELECT coalesce(m.long_id, m.id), m.position, coalesce(w.body, m.body) FROM {MESSAGES_OF_CONVERSATION}
     LEFT JOIN autonomy_ctx.whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
@@ -109,9 +93,7 @@ _SELECT_WINDOW = """
     ) m ON true
     WHERE c.key = %(key)s
 """
-# The same to the end, from the beginning on: nearly every read, and cheaper to plan.
-_SELECT_END = _SELECT_WINDOW.replace("\n          AND m.position > %(after)s AND m.position < %(before)s", "")
-# The same of a fork: from each of its ranges no more rows than are wanted of all.
+# A window of a fork: from each of its ranges no more rows than are wanted of all.
 _SELECT_FORK_WINDOW = f"""
     {_SELECT_WINDOW.partition("LEFT JOIN")[0]}
     LEFT JOIN LATERAL (
@@ -153,24 +135,17 @@ def index_text(text: str) -> str:
     return f"{text[:MAX_INDEXED_BYTES]}:{sha256(encoded).hexdigest()}"
 
 
-def short_cursor(connection: psycopg.AsyncConnection[Any]) -> psycopg.AsyncCursor[Any]:
-    """A cursor for a short answer that is fetched at once; kept, because a new one costs a fifth more."""
-    cursor: psycopg.AsyncCursor[Any] | None = getattr(connection, "short_cursor", None)
-    return connection.cursor() if cursor is None else cursor
-
-
 async def find_conversation(
-    connection: psycopg.AsyncConnection[Any], key: Key, *, lock: bool = False
+    connection: Connection, key: Key, *, lock: bool = False
 ) -> tuple[int, Head] | None:
     """A conversation's number in the tables, and where it stands; with `lock`, until the transaction ends."""
     # Others may quote its messages meanwhile (`FOR KEY SHARE`), but not while a deletion has its lock.
     statement = _SELECT_CONVERSATION + (" FOR NO KEY UPDATE" if lock else "")
-    cursor = await short_cursor(connection).execute(statement, (key_digest(key),))
-    found = await cursor.fetchone()
+    found = await fetch_one(connection, statement, (key_digest(key),))
     return None if found is None else (found[0], Head(*found[1:]))
 
 
-async def ensure_conversation(connection: psycopg.AsyncConnection[Any], key: Key) -> tuple[int, Head]:
+async def ensure_conversation(connection: Connection, key: Key) -> tuple[int, Head]:
     """The same, locked; a row is made for one that is new."""
     found = await find_conversation(connection, key, lock=True)
     while found is None:
@@ -184,7 +159,7 @@ async def ensure_conversation(connection: psycopg.AsyncConnection[Any], key: Key
 
 
 async def find_conversation_ids(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     scope: str,
     agent: str | None,
     conversation: str | None,
@@ -197,12 +172,12 @@ async def find_conversation_ids(
         return [] if found is None else [found[0]]
     # In the same order for all: two that delete at once would wait for each other.
     statement = _SELECT_CONVERSATION_IDS + (" FOR UPDATE" if lock else "")
-    cursor = await connection.execute(statement, (scope, agent, agent, conversation, conversation))
-    return [number for (number,) in await cursor.fetchall()]
+    rows = await fetch_all(connection, statement, (scope, agent, agent, conversation, conversation))
+    return [number for (number,) in rows]
 
 
 async def append_new(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], *, to_fork: bool = False
+    connection: Connection, key: Key, drafts: Sequence[Draft], *, to_fork: bool = False
 ) -> list[int]:
     """Store drafts in one statement.
 
@@ -219,59 +194,27 @@ async def append_new(
     raise KnownMessage
 
 
-async def _append(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], to_fork: bool
-) -> list[int]:
-    number = len(drafts)
-    if not to_fork and _is_plain(drafts):
-        cursor = await short_cursor(connection).execute(*_append_one(key, drafts[0]))
-        found = await cursor.fetchone()
-        if found is not None:
-            return [found[0]]
-    cursor = await connection.execute(*_append_many(key, drafts, to_fork))
-    found = await cursor.fetchone()
-    return [] if found is None else list(range(found[0] - number + 1, found[0] + 1))
-
-
-def _is_plain(drafts: Sequence[Draft]) -> bool:
-    """Whether it is one message that has no long id and is not cut."""
-    first = drafts[0]
-    return len(drafts) == 1 and first.whole is None and len(first.message.id) <= MAX_INDEXED_BYTES // 4
-
-
-def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
-    is_user = draft.message.role is ChatRole.USER
-    statement = _APPEND_ONE_OF_USER if is_user else _APPEND_ONE_OF_OTHERS
-    return statement, (key_digest(key), *_plain_row(draft))
-
-
-def _plain_row(draft: Draft) -> tuple[Any, ...]:
-    message = draft.message
-    return (
-        message.role is ChatRole.USER,
-        message.id,
-        to_microseconds(message.created_at),
-        draft.tokens,
-        draft.counter,
-        draft.size,
-        draft.body,
-    )
-
-
-def _append_many(key: Key, drafts: Sequence[Draft], to_fork: bool) -> tuple[str, tuple[Any, ...]]:
+async def _append(connection: Connection, key: Key, drafts: Sequence[Draft], to_fork: bool) -> list[int]:
     number, last_user = len(drafts), last_user_draft(drafts)
     counts = (number, number, last_user)
     names = (key_digest(key), *key, *counts, *counts, last_user, to_fork)
+    rows, values = insert_rows(drafts)
+    statement = f"{_MOVE_HEAD}{rows}) SELECT head FROM head"  # noqa: S608  # our names
+    found = await fetch_one(connection, statement, (*names, *values))
+    return [] if found is None else list(range(found[0] - number + 1, found[0] + 1))
+
+
+def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
+    """The part of a statement that stores drafts after it has moved a `head`, and its values."""
+    number = len(drafts)
     columns = [list(column) for column in zip(*map(_row, drafts), strict=True)]
     wholes = [draft.whole for draft in drafts]
     if not any(wholes):
-        return _APPEND_MANY, (*names, number, *columns)
-    return _APPEND_MANY_WITH_WHOLE, (*names, number, *columns, number, wholes)
+        return _INSERT_MESSAGES, (number, *columns)
+    return f"{_INSERT_MESSAGES}{_INSERT_WHOLES}", (number, *columns, number, wholes)
 
 
-async def append_known(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]
-) -> list[int]:
+async def append_known(connection: Connection, key: Key, drafts: Sequence[Draft]) -> list[int]:
     """Store those of the drafts that are new; for the others, give the positions they have.
 
     Call it in a transaction, so that no other append comes in between.
@@ -294,22 +237,13 @@ async def append_known(
 
 
 async def find_messages(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, ids: Sequence[str]
+    connection: Connection, conversation_id: int, ids: Sequence[str]
 ) -> dict[str, tuple[int, str]]:
     """Positions and uncut bodies of messages, by id."""
-    cursor = await connection.execute(
-        _SELECT_BY_MESSAGE_ID, (conversation_id, [index_text(message_id) for message_id in ids])
+    rows = await fetch_all(
+        connection, _SELECT_BY_MESSAGE_ID, (conversation_id, [index_text(message_id) for message_id in ids])
     )
-    return {message_id: (position, body) for message_id, position, body in await cursor.fetchall()}
-
-
-def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
-    """What the statements above have after `head`, for a `head` that was moved otherwise; and its values."""
-    if _is_plain(drafts):
-        return f"), new AS ({_INSERT_ONE}", _plain_row(drafts[0])
-    statement, values = _append_many(Key("", "", ""), drafts, False)
-    head, rest, rows = statement.partition("), new AS (")
-    return (rest + rows).rpartition(")")[0], values[head.count("%s") :]
+    return {message_id: (position, body) for message_id, position, body in rows}
 
 
 def _row(draft: Draft) -> tuple[str, str | None, int, bool, int, str, int, str]:
@@ -336,20 +270,19 @@ def last_user_draft(drafts: Sequence[Draft]) -> int:
 
 
 async def read_window(
-    connection: psycopg.AsyncConnection[Any], key: Key, after: int, before: int | None, limit: int | None
+    connection: Connection, key: Key, after: int, before: int | None, limit: int | None
 ) -> Window:
     """A window of any length, in one statement, which is one snapshot."""
     if limit == 0:
         return Window(await read_head(connection, key), [])
-    is_short = limit is not None and limit <= CHUNK_ROWS
-    cursor = short_cursor(connection) if is_short else connection.cursor()
+    cursor = connection.cursor()
     before_or_end = MAX_POSITION if before is None else before
     values = {"after": after, "before": before_or_end, "limit": limit, "key": key_digest(key)}
 
     async def begin(statement: str) -> list[Any]:
         return await (await cursor.execute(statement, values)).fetchmany(CHUNK_ROWS)
 
-    rows = await begin(_SELECT_END if after == 0 and before is None else _SELECT_WINDOW)
+    rows = await begin(_SELECT_WINDOW)
     while rows and rows[0][-1]:
         rows = await begin(_SELECT_FORK_WINDOW)
         if rows:
@@ -372,20 +305,19 @@ async def read_window(
     return Window(head, entries)
 
 
-async def read_head(connection: psycopg.AsyncConnection[Any], key: Key) -> Head:
+async def read_head(connection: Connection, key: Key) -> Head:
     """Where a conversation stands."""
     found = await find_conversation(connection, key)
     return Head() if found is None else found[1]
 
 
-async def read_full_text(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str) -> str | None:
+async def read_full_text(connection: Connection, key: Key, message_id: str) -> str | None:
     """The uncut body of a message that was too large for the log."""
-    cursor = await connection.execute(_SELECT_WHOLE, (key_digest(key), index_text(message_id)))
-    found = await cursor.fetchone()
+    found = await fetch_one(connection, _SELECT_WHOLE, (key_digest(key), index_text(message_id)))
     return None if found is None else str(found[0])
 
 
-async def probe(connection: psycopg.AsyncConnection[Any]) -> None:
+async def probe(connection: Connection) -> None:
     """Write a row, so that a server that takes no writes refuses it."""
     await connection.execute(
         "INSERT INTO autonomy_ctx.health VALUES (1, autonomy_ctx.now_seconds()) "

@@ -6,9 +6,6 @@ All marks are one statement: each range is one step in the index of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
 
 from autonomy_ctx.memory.encoding import decode_segment
 from autonomy_ctx.memory.outline import (
@@ -19,6 +16,7 @@ from autonomy_ctx.memory.outline import (
     SegmentVersion,
     make_fact_end,
 )
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.log import find_conversation
 from autonomy_ctx.memory.store import MAX_POSITION, Key
 from autonomy_ctx.messages.message import from_microseconds
@@ -61,17 +59,17 @@ _SELECT_WORK = (
 
 
 async def read_outline(
-    connection: psycopg.AsyncConnection[Any], key: Key, ranges: Sequence[tuple[int, int]]
+    connection: Connection, key: Key, ranges: Sequence[tuple[int, int]]
 ) -> ConversationOutline:
     """How a conversation came to be."""
     found = await find_conversation(connection, key)
     if found is None:
         return ConversationOutline()
     meant = {"id": found[0], "firsts": [one for one, _ in ranges], "lasts": [one for _, one in ranges]}
-    marks = await (await connection.execute(_SELECT_MARKS, meant)).fetchall()
-    segments = await (await connection.execute(_SELECT_SEGMENTS, found[:1])).fetchall()
-    done = await (await connection.execute(_SELECT_DONE, found[:1])).fetchall()
-    work = await (await connection.execute(_SELECT_WORK, found[:1])).fetchone()
+    marks = await fetch_all(connection, _SELECT_MARKS, meant)
+    segments = await fetch_all(connection, _SELECT_SEGMENTS, found[:1])
+    done = await fetch_all(connection, _SELECT_DONE, found[:1])
+    work = await fetch_one(connection, _SELECT_WORK, found[:1])
     return ConversationOutline(
         tuple(MessageMark(at, from_microseconds(time), is_user) for at, time, is_user in marks),
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),

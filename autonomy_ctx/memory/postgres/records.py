@@ -10,11 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.postgres.log import (
     MESSAGES_OF_CONVERSATION,
     ensure_conversation,
@@ -97,7 +96,7 @@ _DROP_RECORDS = """
 
 
 async def put_records(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     kind: str,
     records: Sequence[tuple[str, str]],
@@ -132,8 +131,7 @@ async def put_records(
         "derived": derived,
         "keep": keep,
     }
-    cursor = await connection.execute(_PUT_RECORDS, values)
-    numbers = [number for (number,) in await cursor.fetchall()]
+    numbers = [number for (number,) in await fetch_all(connection, _PUT_RECORDS, values)]
     if refs:
         await connection.execute(_INSERT_REFS, (*quoted, numbers))
     if keep is not None:
@@ -141,7 +139,7 @@ async def put_records(
     return numbers
 
 
-async def put_record(connection: psycopg.AsyncConnection[Any], key: Key, record: RecordDraft) -> None:
+async def put_record(connection: Connection, key: Key, record: RecordDraft) -> None:
     """Store one record in a transaction."""
     kind, name, body, keep, derived, generation, refs = record
     await put_records(connection, key, kind, [(name, body)], keep, derived, generation, refs)
@@ -159,22 +157,21 @@ def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
 
 
 async def _find_quoted(
-    connection: psycopg.AsyncConnection[Any], key: Key, refs: Sequence[MessageRef]
+    connection: Connection, key: Key, refs: Sequence[MessageRef]
 ) -> tuple[list[int], list[int]] | None:
     """The conversations and positions of quoted messages, as in `record_ref`; None if one is not there."""
     keys = [key_digest(ref.key(key)) for ref in refs]
-    cursor = await connection.execute(_LOCK_QUOTED, (keys,))
-    ids = {bytes(found): number for found, number in await cursor.fetchall()}
+    ids = {bytes(found): number for found, number in await fetch_all(connection, _LOCK_QUOTED, (keys,))}
     if not ids.keys() >= set(keys):
         return None
     columns = [ids[one] for one in keys], [ref.position or 0 for ref in refs]
     # Another statement: after waiting for a lock, this one sees what the other has deleted.
-    [(count,)] = await (await connection.execute(_COUNT_QUOTED, columns)).fetchall()
+    [(count,)] = await fetch_all(connection, _COUNT_QUOTED, columns)
     return columns if count == len(refs) else None
 
 
 async def read_records(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     kind: str,
     name: str | None,
@@ -189,12 +186,11 @@ async def read_records(
         "after": after,
         "limit": limit,
     }
-    cursor = await connection.execute(_SELECT_RECORDS, values)
-    return [_decode_record(*row) for row in reversed(await cursor.fetchall())]
+    return [_decode_record(*row) for row in reversed(await fetch_all(connection, _SELECT_RECORDS, values))]
 
 
 async def drop_records(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     kind: str,
     names: Sequence[str] | None,
@@ -210,8 +206,7 @@ async def drop_records(
         "names": None if names is None else [index_text(name) for name in names],
         "before": before,
     }
-    cursor = await connection.execute(_DROP_RECORDS, values)
-    return [name for _, name in sorted(await cursor.fetchall())]
+    return [name for _, name in sorted(await fetch_all(connection, _DROP_RECORDS, values))]
 
 
 def _decode_record(number: int, name: str, at: float, body: str) -> Record:

@@ -23,7 +23,7 @@ from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, index_te
 from autonomy_ctx.language.stems import stem_term
 from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.postgres.connection import Connection, Database
+from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, SearchScope, row_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
@@ -232,7 +232,7 @@ async def read_state(connection: Connection, search_scope: SearchScope) -> Searc
     statement = _SELECT_SCOPE_STATE
     if conversation is not None:
         statement, values["key"] = _SELECT_CONVERSATION_STATE, key_digest(Key(agent, scope, conversation))
-    [found] = await (await connection.execute(statement, values)).fetchall()
+    [found] = await fetch_all(connection, statement, values)
     number, messages, ids, heads, is_fork = found
     is_one_fork = conversation is not None and is_fork
     return SearchState(number, messages, list(zip(ids, heads, strict=True)), is_one_fork)
@@ -245,14 +245,12 @@ async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[in
     targets = dict(unindexed)
     blocks: list[IndexBlock] = []
     rows, size = _BLOCK_ROWS, _BLOCK_BYTES
-    cursor = await connection.execute(_SELECT_INDEX_STATE, (list(targets),))
-    for conversation_id, start, generation, head in await cursor.fetchall():
+    states = await fetch_all(connection, _SELECT_INDEX_STATE, (list(targets),))
+    for conversation_id, start, generation, head in states:
         # Another process may have been here.
         if start >= targets[conversation_id]:
             continue
-        read = await (
-            await connection.execute(_SELECT_BLOCK, (conversation_id, start, rows, size))
-        ).fetchall()
+        read = await fetch_all(connection, _SELECT_BLOCK, (conversation_id, start, rows, size))
         rows, size = rows - len(read), size - sum(row[-1] for row in read)
         is_full = rows <= 0 or size <= 0
         # What was appended since the head was read is for the next time, unless it is in the block.
@@ -276,12 +274,12 @@ async def write_index_entries(
     """Take messages into the index, but none of a conversation that was indexed or cut meanwhile."""
     number = await _ensure_scope_number(connection, search_scope)
     ids = [block.conversation_id for block, _ in entries]
-    generations = dict(await (await connection.execute(_LOCK_GENERATIONS, (ids,))).fetchall())
+    generations = dict(await fetch_all(connection, _LOCK_GENERATIONS, (ids,)))
     for block, terms in entries:
         if generations[block.conversation_id] != block.generation:
             continue
         place = {"id": block.conversation_id, "start": block.start, "end": block.end}
-        moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
+        moved = await fetch_one(connection, _MOVE_PROGRESS, place)
         if moved is not None:
             await connection.execute(_DELETE_ENTRIES, place)
         if moved is not None and terms:
@@ -316,7 +314,7 @@ async def find_messages(
     if search_scope.conversation is not None:
         statement = _SELECT_FORK_HITS if state.is_fork else _SELECT_CONVERSATION_HITS
         values["key"] = key_digest(Key(*search_scope))  # type: ignore[arg-type]
-    rows = await (await connection.execute(statement, values)).fetchall()
+    rows = await fetch_all(connection, statement, values)
     return [
         SearchHit(
             # What one conversation shares with others has its name.
@@ -335,17 +333,17 @@ async def read_indexed(
     """The messages at many places."""
     digests = {name: key_digest(Key(agent, scope, name)) for name in {name for name, _ in places}}
     values = ([digests[name] for name, _ in places], [position for _, position in places])
-    rows = await (await connection.execute(_SELECT_MESSAGES, values)).fetchall()
+    rows = await fetch_all(connection, _SELECT_MESSAGES, values)
     return [IndexedMessage(name, *decode_entry(*row)) for name, *row in rows]
 
 
 async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:
     """The number of a scope of an agent."""
     meant = (_scope_digest(search_scope),)
-    found = await (await connection.execute(_SELECT_SCOPE, meant)).fetchone()
+    found = await fetch_one(connection, _SELECT_SCOPE, meant)
     while found is None:
         await connection.execute(_INSERT_SCOPE, meant)
-        found = await (await connection.execute(_SELECT_SCOPE, meant)).fetchone()
+        found = await fetch_one(connection, _SELECT_SCOPE, meant)
     return int(found[0])
 
 

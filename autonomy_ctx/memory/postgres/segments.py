@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
 
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
 from autonomy_ctx.memory.forks import ReplacedSegment
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.store import StoredSegment, restorable_segments
 
 _COLUMNS = ", ".join(SEGMENT_COLUMNS)
@@ -38,32 +36,29 @@ _SELECT_ALL = f"""
 """  # noqa: S608  # our names
 
 
-async def read_active_segments(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int
-) -> list[StoredSegment]:
-    cursor = await connection.execute(_SELECT_ACTIVE, (conversation_id,))
-    return [decode_segment(row) for row in await cursor.fetchall()]
+async def read_active_segments(connection: Connection, conversation_id: int) -> list[StoredSegment]:
+    return [decode_segment(row) for row in await fetch_all(connection, _SELECT_ACTIVE, (conversation_id,))]
 
 
 async def read_sources(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, numbers: Sequence[int]
+    connection: Connection, conversation_id: int, numbers: Sequence[int]
 ) -> list[ReplacedSegment]:
     """The segments that others stand for."""
-    cursor = await connection.execute(_SELECT_SOURCES, (conversation_id, numbers))
-    return [ReplacedSegment(row[-1], decode_segment(row[:-1])) for row in await cursor.fetchall()]
+    rows = await fetch_all(connection, _SELECT_SOURCES, (conversation_id, numbers))
+    return [ReplacedSegment(row[-1], decode_segment(row[:-1])) for row in rows]
 
 
 async def read_all_segments(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int
+    connection: Connection, conversation_id: int
 ) -> list[tuple[StoredSegment, int | None, int | None]]:
     """Every segment that is kept, in the order of numbers, with `replaced_by` and `rest_of`."""
-    rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
+    rows = await fetch_all(connection, _SELECT_ALL, (conversation_id,))
     return [(decode_segment(row[:-2]), row[-2], row[-1]) for row in rows]
 
 
-async def restore_segments(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> None:
+async def restore_segments(connection: Connection, conversation_id: int) -> None:
     """Bring back what deleted segments stood for, as far as it is whole."""
-    rows = await (await connection.execute(_SELECT_RESTORABLE, (conversation_id,))).fetchall()
+    rows = await fetch_all(connection, _SELECT_RESTORABLE, (conversation_id,))
     if not rows:
         return
     active = await read_active_segments(connection, conversation_id)
@@ -75,7 +70,7 @@ async def restore_segments(connection: psycopg.AsyncConnection[Any], conversatio
 
 
 async def insert_segment(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     conversation_id: int,
     segment: StoredSegment,
     rest_of: int | None,
@@ -83,7 +78,6 @@ async def insert_segment(
     given = [
         encode_text(segment.text) if name == "text" else getattr(segment, name) for name in _INSERT_COLUMNS
     ]
-    cursor = await connection.execute(_INSERT_SEGMENT, (*given, conversation_id, rest_of))
-    row = await cursor.fetchone()
+    row = await fetch_one(connection, _INSERT_SEGMENT, (*given, conversation_id, rest_of))
     assert row is not None
     return int(row[0])

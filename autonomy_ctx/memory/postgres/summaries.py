@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import psycopg
-
 from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import (
@@ -20,6 +18,7 @@ from autonomy_ctx.memory.encoding import (
 )
 from autonomy_ctx.memory.facts import decode_fact_row, make_fact
 from autonomy_ctx.memory.postgres import facts as fact_rows
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.leases import is_leased
 from autonomy_ctx.memory.postgres.log import (
     MESSAGES_OF_CONVERSATION,
@@ -69,10 +68,9 @@ _INSERT_PIN = """
 _DELETE_PIN = "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND position = %s"
 
 
-async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> SummaryState:
+async def read_summary(connection: Connection, key: Key) -> SummaryState:
     """The current segments, the pins and the facts, in one snapshot."""
-    cursor = await connection.execute(_SELECT_SUMMARY, (key_digest(key),))
-    found = await cursor.fetchone()
+    found = await fetch_one(connection, _SELECT_SUMMARY, (key_digest(key),))
     if found is None:
         return SummaryState(Head())
     segments, pins, replaced, holding = map(_load_rows, found[5:])
@@ -96,7 +94,7 @@ def _load_rows(text: str | None) -> list[Any]:
 
 
 async def commit_segment(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     segment: StoredSegment,
     merged: StoredSegment | None,
@@ -124,14 +122,14 @@ async def commit_segment(
 
 
 async def _store_segment(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, head: Head, segment: StoredSegment
+    connection: Connection, conversation_id: int, head: Head, segment: StoredSegment
 ) -> int | None:
     """Store a segment as current, and return its number; None if it does not fit."""
     active = await read_active_segments(connection, conversation_id)
     swap = segment_replacement(active, segment, head.position)
     if swap is None:
         return None
-    [(now,)] = await (await connection.execute("SELECT autonomy_ctx.now_seconds()")).fetchall()
+    [(now,)] = await fetch_all(connection, "SELECT autonomy_ctx.now_seconds()")
     new, *rests = (replace(one, generation=head.generation) for one in swap.added)
     number = await insert_segment(connection, conversation_id, replace(new, created=now), None)
     for rest in rests:
@@ -144,18 +142,18 @@ async def _store_segment(
     return number
 
 
-async def undo_segment(connection: psycopg.AsyncConnection[Any], key: Key) -> bool:
+async def undo_segment(connection: Connection, key: Key) -> bool:
     """Take back the newest commit; false when there is none."""
     found = await find_conversation(connection, key, lock=True)
     if found is None:
         return False
     conversation_id = found[0]
-    cursor = await connection.execute(
+    [(number,)] = await fetch_all(
+        connection,
         "SELECT max(number) FROM autonomy_ctx.segment "
         "WHERE conversation_id = %s AND replaced_by IS NULL AND rest_of IS NULL",
         (conversation_id,),
     )
-    [(number,)] = await cursor.fetchall()
     if number is None:
         return False
     meant = (conversation_id, number)
@@ -175,17 +173,19 @@ async def undo_segment(connection: psycopg.AsyncConnection[Any], key: Key) -> bo
 
 
 async def drop_segments(
-    connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, conversation: str | None
+    connection: Connection, scope: str, agent: str | None, conversation: str | None
 ) -> int:
     """Delete all segments and due work, and return how many segments were current."""
     in_force = 0
     for conversation_id in await find_conversation_ids(connection, scope, agent, conversation, lock=True):
         meant = (conversation_id,)
         await connection.execute("DELETE FROM autonomy_ctx.work WHERE conversation_id = %s", meant)
-        cursor = await connection.execute(
-            "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s RETURNING replaced_by IS NULL", meant
+        rows = await fetch_all(
+            connection,
+            "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s RETURNING replaced_by IS NULL",
+            meant,
         )
-        segments = [is_active for (is_active,) in await cursor.fetchall()]
+        segments = [is_active for (is_active,) in rows]
         in_force += sum(segments)
         facts = await fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_ALL)
         if segments or facts:
@@ -194,7 +194,7 @@ async def drop_segments(
 
 
 async def pin(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     message_id: str,
     pinned: bool,
@@ -208,8 +208,7 @@ async def pin(
     conversation_id = found[0]
 
     async def find(one: str) -> int | None:
-        cursor = await connection.execute(_SELECT_POSITION, (conversation_id, index_text(one)))
-        row = await cursor.fetchone()
+        row = await fetch_one(connection, _SELECT_POSITION, (conversation_id, index_text(one)))
         return None if row is None else int(row[0])
 
     position = await find(message_id)
@@ -231,14 +230,14 @@ async def pin(
     return True
 
 
-async def read_facts(connection: psycopg.AsyncConnection[Any], key: Key) -> list[Fact]:
+async def read_facts(connection: Connection, key: Key) -> list[Fact]:
     """Every fact that is kept of a conversation."""
     found = await find_conversation(connection, key)
     return [] if found is None else await fact_rows.read_all_facts(connection, found[0])
 
 
 async def write_facts(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     changes: Sequence[FactChange],
     generation: int | None,
@@ -252,7 +251,7 @@ async def write_facts(
     return found
 
 
-async def remove_fact(connection: psycopg.AsyncConnection[Any], key: Key, number: int) -> bool:
+async def remove_fact(connection: Connection, key: Key, number: int) -> bool:
     """Forget a fact that holds; false when none has the number."""
     found = await find_conversation(connection, key, lock=True)
     if found is None or not await fact_rows.remove_fact(connection, found[0], number):
@@ -261,9 +260,7 @@ async def remove_fact(connection: psycopg.AsyncConnection[Any], key: Key, number
     return True
 
 
-async def _increment_revision(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, *, new_generation: bool
-) -> None:
+async def _increment_revision(connection: Connection, conversation_id: int, *, new_generation: bool) -> None:
     await connection.execute(
         "UPDATE autonomy_ctx.conversation SET revision = revision + 1, generation = generation + %s "
         "WHERE id = %s",

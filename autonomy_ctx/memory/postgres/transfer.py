@@ -6,9 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.postgres.facts import insert_ended_facts, read_fact_rows
 from autonomy_ctx.memory.postgres.log import ensure_conversation, find_conversation, index_text, key_digest
 from autonomy_ctx.memory.postgres.segments import insert_segment, read_all_segments
@@ -117,35 +116,35 @@ _UPDATE_CONVERSATION = """
 """
 
 
-async def count_conversations(connection: psycopg.AsyncConnection[Any], scope: str | None) -> int:
+async def count_conversations(connection: Connection, scope: str | None) -> int:
     """How many conversations there are, also those without messages."""
-    [(number,)] = await (await connection.execute(_COUNT, (scope, scope))).fetchall()
+    [(number,)] = await fetch_all(connection, _COUNT, (scope, scope))
     return int(number)
 
 
 async def export_keys(
-    connection: psycopg.AsyncConnection[Any], scope: str | None, after: int, limit: int
+    connection: Connection, scope: str | None, after: int, limit: int
 ) -> list[tuple[int, Key]]:
     """The next conversations after a number, in the order they were made."""
-    cursor = await connection.execute(_SELECT_KEYS, (after, scope, scope, limit))
-    return [(number, Key(*names)) for number, *names in await cursor.fetchall()]
+    rows = await fetch_all(connection, _SELECT_KEYS, (after, scope, scope, limit))
+    return [(number, Key(*names)) for number, *names in rows]
 
 
-async def last_own_position(connection: psycopg.AsyncConnection[Any], key: Key) -> int:
+async def last_own_position(connection: Connection, key: Key) -> int:
     """The position of the newest message of a conversation's own; 0 when it has none."""
-    [(position,)] = await (await connection.execute(_SELECT_LAST_POSITION, (key_digest(key),))).fetchall()
+    [(position,)] = await fetch_all(connection, _SELECT_LAST_POSITION, (key_digest(key),))
     return int(position)
 
 
 async def export_messages(
-    connection: psycopg.AsyncConnection[Any], key: Key, after: int, last: int, limit: int
+    connection: Connection, key: Key, after: int, last: int, limit: int
 ) -> list[MessageRow]:
     """The next messages of a conversation's own."""
-    cursor = await connection.execute(_SELECT_MESSAGES, (key_digest(key), after, last, limit))
-    return [MessageRow(*row) for row in await cursor.fetchall()]
+    rows = await fetch_all(connection, _SELECT_MESSAGES, (key_digest(key), after, last, limit))
+    return [MessageRow(*row) for row in rows]
 
 
-async def export_conversation(connection: psycopg.AsyncConnection[Any], key: Key) -> ConversationCopy:
+async def export_conversation(connection: Connection, key: Key) -> ConversationCopy:
     """All of a conversation but its messages, in one snapshot."""
     await connection.execute(_BEGIN_SNAPSHOT)
     copy = await _read_conversation(connection, key)
@@ -153,14 +152,14 @@ async def export_conversation(connection: psycopg.AsyncConnection[Any], key: Key
     return copy
 
 
-async def _read_conversation(connection: psycopg.AsyncConnection[Any], key: Key) -> ConversationCopy:
+async def _read_conversation(connection: Connection, key: Key) -> ConversationCopy:
     found = await find_conversation(connection, key)
     if found is None:
         return ConversationCopy(Head())
     conversation_id, head = found
 
     async def select(statement: str) -> list[Any]:
-        return await (await connection.execute(statement, (conversation_id,))).fetchall()
+        return await fetch_all(connection, statement, (conversation_id,))
 
     [(last_fact,)] = await select("SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s")
     pins = await select(_SELECT_PINS)
@@ -186,7 +185,7 @@ def _decode_record(
 
 
 async def import_messages(
-    connection: psycopg.AsyncConnection[Any], key: Key, rows: Sequence[MessageRow], generation: int
+    connection: Connection, key: Key, rows: Sequence[MessageRow], generation: int
 ) -> None:
     """Store messages at their positions; the head follows them."""
     conversation_id, _ = await ensure_conversation(connection, key)
@@ -208,9 +207,7 @@ async def import_messages(
     await connection.execute(_MOVE_PROGRESS, values)
 
 
-async def import_conversation(
-    connection: psycopg.AsyncConnection[Any], key: Key, copy: ConversationCopy
-) -> None:
+async def import_conversation(connection: Connection, key: Key, copy: ConversationCopy) -> None:
     """Replace all data of a conversation except its messages."""
     conversation_id, _ = await ensure_conversation(connection, key)
     for table in ("segment", "fact", "pin", "record", "shared_range"):
@@ -242,9 +239,7 @@ async def import_conversation(
     await connection.execute(_UPDATE_CONVERSATION, values)
 
 
-async def _import_ranges(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, ranges: Sequence[RangeCopy]
-) -> None:
+async def _import_ranges(connection: Connection, conversation_id: int, ranges: Sequence[RangeCopy]) -> None:
     for source in dict.fromkeys(one.source for one in ranges):
         await connection.execute(_INSERT_SOURCE, (key_digest(source), *source))
     keys = [key_digest(one.source) for one in ranges]
@@ -253,7 +248,7 @@ async def _import_ranges(
 
 
 async def _import_segments(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, segments: Sequence[SegmentCopy]
+    connection: Connection, conversation_id: int, segments: Sequence[SegmentCopy]
 ) -> dict[int, int]:
     """The numbers that segments have here, by those they had."""
     numbers = {
@@ -267,7 +262,7 @@ async def _import_segments(
 
 
 async def _import_records(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, records: Sequence[RecordCopy]
+    connection: Connection, conversation_id: int, records: Sequence[RecordCopy]
 ) -> None:
     names, long_names = _index_columns([one.name for one in records])
     columns = [

@@ -17,6 +17,7 @@ from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.encoding import same_content
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres import log
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.postgres.records import insert_record
 from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
@@ -138,7 +139,7 @@ def turn_topic(key: Key) -> str:
 
 
 async def begin_free_turn(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     drafts: Sequence[Draft],
     owner: str,
@@ -162,7 +163,7 @@ async def begin_free_turn(
 
 
 async def begin_turn(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     drafts: Sequence[Draft],
     owner: str,
@@ -196,7 +197,7 @@ async def begin_turn(
 
 
 async def append_held(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     key: Key,
     drafts: Sequence[Draft],
     turn: TurnToken,
@@ -221,7 +222,7 @@ async def append_held(
 
 
 async def append_in_turn(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
+    connection: Connection, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later. In a transaction."""
     line = await _lock_line(connection, key)
@@ -237,9 +238,7 @@ async def append_in_turn(
     return positions
 
 
-async def renew_turn(
-    connection: psycopg.AsyncConnection[Any], key: Key, ticket: int, owner: str, seconds: float
-) -> bool:
+async def renew_turn(connection: Connection, key: Key, ticket: int, owner: str, seconds: float) -> bool:
     """Move the end of a lease; false when the place is gone."""
     values = (seconds, log.key_digest(key), ticket, owner)
     # A waiting turn may become the holder in between, but never the reverse.
@@ -249,9 +248,7 @@ async def renew_turn(
     return False
 
 
-async def leave_turn(
-    connection: psycopg.AsyncConnection[Any], key: Key, ticket: int | None, owner: str
-) -> None:
+async def leave_turn(connection: Connection, key: Key, ticket: int | None, owner: str) -> None:
     """Give back what an owner has. In a transaction."""
     line = await _lock_line(connection, key)
     if line is None:
@@ -273,12 +270,12 @@ async def leave_turn(
     await _notify(connection, key, line)
 
 
-async def seconds_until_turn(connection: psycopg.AsyncConnection[Any], key: Key, ticket: int) -> float:
+async def seconds_until_turn(connection: Connection, key: Key, ticket: int) -> float:
     """The seconds until all before a ticket are gone, unless they renew.
 
     0 when its turn may have come, or its place is gone.
     """
-    rows = await (await connection.execute(_SELECT_LEASES_BEFORE, (ticket, log.key_digest(key)))).fetchall()
+    rows = await fetch_all(connection, _SELECT_LEASES_BEFORE, (ticket, log.key_digest(key)))
     if not rows:
         return 0.0
     now: float = rows[0][0]
@@ -287,7 +284,7 @@ async def seconds_until_turn(connection: psycopg.AsyncConnection[Any], key: Key,
 
 
 async def _insert(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     head: str,
     head_values: Sequence[Any],
     drafts: Sequence[Draft],
@@ -303,26 +300,23 @@ async def _insert(
     beside, record_values = insert_record(record) if record is not None else ("", ())
     statement = f"{head}{rows}{beside}) {select}"
     try:
-        cursor = await log.short_cursor(connection).execute(
-            statement, (*head_values, *values, *record_values, *select_values)
-        )
-        return await cursor.fetchone()
+        return await fetch_one(connection, statement, (*head_values, *values, *record_values, *select_values))
     except psycopg.errors.UniqueViolation:
         return None
 
 
-async def _lock_line(connection: psycopg.AsyncConnection[Any], key: Key) -> LockedQueue | None:
-    found = await (await connection.execute(_LOCK_LINE, (log.key_digest(key),))).fetchone()
+async def _lock_line(connection: Connection, key: Key) -> LockedQueue | None:
+    found = await fetch_one(connection, _LOCK_LINE, (log.key_digest(key),))
     if found is None:
         return None
     conversation_id, head, holder, owner, until, last_ticket = found
-    rows = await (await connection.execute(_SELECT_PLACES, (conversation_id,))).fetchall()
+    rows = await fetch_all(connection, _SELECT_PLACES, (conversation_id,))
     places = [QueueTicket(*place) for _, *place in rows if place[0] is not None]
     return LockedQueue(conversation_id, head, holder, owner, until, last_ticket, places, rows[0][0])
 
 
 async def _wait(
-    connection: psycopg.AsyncConnection[Any],
+    connection: Connection,
     line: LockedQueue,
     place: QueueTicket | None,
     owner: str,
@@ -348,14 +342,12 @@ async def _wait(
     return ticket
 
 
-async def _notify(connection: psycopg.AsyncConnection[Any], key: Key, line: LockedQueue) -> None:
+async def _notify(connection: Connection, key: Key, line: LockedQueue) -> None:
     if line.places:
         await connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, turn_topic(key)))
 
 
-async def _is_stored(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, drafts: Sequence[Draft]
-) -> bool:
+async def _is_stored(connection: Connection, conversation_id: int, drafts: Sequence[Draft]) -> bool:
     """Whether all of it is in the log already."""
     known = await log.find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
     return all(

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.postgres.connection import Connection
+from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER
 from autonomy_ctx.memory.postgres.search import read_indexed
@@ -174,8 +174,8 @@ async def begin_trial(connection: Connection) -> Trial:
     schema = await _find_schema(connection)
     if schema is None:
         return Trial(problem=await _missing_because(connection))
-    [[server]] = await (await connection.execute(_SELECT_SERVER)).fetchall()
-    found = await (await connection.execute(_SELECT_TRIAL, (server,))).fetchone()
+    [[server]] = await fetch_all(connection, _SELECT_SERVER)
+    found = await fetch_one(connection, _SELECT_TRIAL, (server,))
     if found is None:
         await connection.execute(_INSERT_TRIAL, (server,))
         return Trial(schema, server, is_due=True)
@@ -198,7 +198,7 @@ async def use_embedder(connection: Connection, name: str, dimensions: int, trial
     if not problem and not await _is_true(connection, _HAS_COLUMN):
         problem = await _add_column(connection, trial.vector_schema or "")
     schema = None if problem else trial.vector_schema
-    found = await (await connection.execute(_SELECT_EMBEDDER)).fetchone()
+    found = await fetch_one(connection, _SELECT_EMBEDDER)
     wanted = (name, dimensions, schema is not None)
     if found is None:
         await connection.execute("INSERT INTO autonomy_ctx.embedder VALUES (1, %s, %s, %s)", wanted)
@@ -247,9 +247,9 @@ async def read_unembedded(
         statement = _SELECT_UNEMBEDDED_OF_CONVERSATION
         values["key"] = key_digest(Key(agent, scope, conversation))
     blocks: list[EmbeddingBlock] = []
-    for conversation_id, name, head, start in await (await connection.execute(statement, values)).fetchall():
+    for conversation_id, name, head, start in await fetch_all(connection, statement, values):
         # One more than there is room for, to know whether there are more.
-        rows = await (await connection.execute(_SELECT_ROWS, (conversation_id, start, limit + 1))).fetchall()
+        rows = await fetch_all(connection, _SELECT_ROWS, (conversation_id, start, limit + 1))
         texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
         # What was appended since the head was read is for the next time, unless it is in the block.
         end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
@@ -267,7 +267,7 @@ async def put_vectors(
     if not await _is_true(connection, _IS_IN_FORCE, (embedder.number,)):
         return False
     digests = {block.key: key_digest(block.key) for block in blocks}
-    found = await (await connection.execute(_LOCK_CONVERSATIONS, (list(digests.values()),))).fetchall()
+    found = await fetch_all(connection, _LOCK_CONVERSATIONS, (list(digests.values()),))
     ids = {bytes(digest): number for digest, number in found}
     # In one order for all, as the marks are locked too.
     known = [(ids[digests[block.key]], block) for block in blocks if digests[block.key] in ids]
@@ -278,7 +278,7 @@ async def put_vectors(
             "start": block.start,
             "end": block.end,
         }
-        moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
+        moved = await fetch_one(connection, _MOVE_PROGRESS, place)
         if moved is not None and block.vectors:
             await connection.execute(*_insert_statement(embedder, conversation_id, block))
     await connection.execute(_DELETE_OUTDATED, (embedder.number, _OUTDATED_ROWS))
@@ -294,7 +294,7 @@ async def nearest(
         schema=sql.Identifier(embedder.vector_schema), vectors=_source_of(search_scope)
     )
     values = _search_values(search_scope, embedder) | {"vector": _vector_text(vector), "limit": limit}
-    rows = await (await connection.execute(statement, values)).fetchall()
+    rows = await fetch_all(connection, statement, values)
     return [
         SearchHit(conversation=name, position=row[0], message=decode_entry(*row).message, score=score)
         for name, score, *row in rows
@@ -374,10 +374,10 @@ def _vector_text(vector: bytes) -> str:
 
 async def _find_schema(connection: Connection) -> str | None:
     """The schema of pgvector, if the database has it."""
-    found = await (await connection.execute(_SELECT_EXTENSION)).fetchone()
+    found = await fetch_one(connection, _SELECT_EXTENSION)
     return None if found is None else str(found[0])
 
 
 async def _is_true(connection: Connection, question: str, values: Sequence[object] = ()) -> bool:
-    found = await (await connection.execute(question, values)).fetchone()
+    found = await fetch_one(connection, question, values)
     return found is not None and bool(found[0])
