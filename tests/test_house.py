@@ -478,10 +478,8 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 # -- one name for one thing --------------------------------------------------------------------------------
 
 TWICE = {
-    "ConversationIndex",
     "IndexBlock",
     "MessageRow",
-    "SearchScope",
     "_KnownHistory",
 }
 

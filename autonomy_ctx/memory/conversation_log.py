@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from autonomy_ctx.memory.encoding import encode_row
 from autonomy_ctx.memory.entries import EntryColumns
@@ -14,16 +14,6 @@ from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
 from autonomy_ctx.messages.message import ChatRole, Message
-
-_NEW_HEAD = Head()
-_MADE_LATER: dict[str, Callable[[], Any]] = {
-    "wholes": dict,
-    "segments": SegmentRows,
-    "facts": FactRows,
-    "records": RecordRows,
-    "pins": PinRows,
-    "forks": list,
-}
 
 
 class LogRange(NamedTuple):
@@ -40,55 +30,26 @@ class ConversationLog:
     A fork also has ranges of other logs, all before its own messages.
     """
 
-    __slots__ = (
-        "_numbers_with_holes",
-        "facts",
-        "forks",
-        "head",
-        "key",
-        "messages",
-        "pins",
-        "positions",
-        "records",
-        "segments",
-        "shared",
-        "wholes",
-    )
-
-    # Most conversations have none of these: they are made when they are first asked for.
-    wholes: dict[int, str]
-    segments: SegmentRows
-    facts: FactRows
-    records: RecordRows
-    pins: PinRows
-    # The logs that have a range of this one.
-    forks: list[ConversationLog]
-
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.head = _NEW_HEAD
+        self.head = Head()
         self.shared: Sequence[LogRange] = ()
+        # The logs that have a range of this one.
+        self.forks: list[ConversationLog] = []
         self.messages: list[Message] = []
-        # The position of each message, once a deletion has left a hole.
-        self._numbers_with_holes: list[int] | None = None
+        # The position of each message.
+        self._numbers: list[int] = []
         self.positions: dict[str, int] = {}
-
-    if not TYPE_CHECKING:
-        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
-        def __getattr__(self, name: str) -> Any:
-            if name not in _MADE_LATER:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            made = _MADE_LATER[name]()
-            setattr(self, name, made)
-            return made
+        self.wholes: dict[int, str] = {}
+        self.segments, self.facts = SegmentRows(), FactRows()
+        self.records, self.pins = RecordRows(), PinRows()
 
     def append(self, messages: Sequence[Message]) -> None:
         """Put messages at the next positions."""
         head = self.head
         new = range(head.position + 1, head.position + 1 + len(messages))
         self.messages += messages
-        if self._numbers_with_holes is not None:
-            self._numbers_with_holes += new
+        self._numbers += new
         last_user = head.last_user
         for position, message in zip(new, messages, strict=True):
             self.positions[message.id] = position
@@ -97,14 +58,6 @@ class ConversationLog:
         self.head = replace(
             head, position=new.stop - 1, count=head.count + len(messages), last_user=last_user
         )
-
-    @property
-    def _numbers(self) -> Sequence[int]:
-        """The position of each message."""
-        if self._numbers_with_holes is not None:
-            return self._numbers_with_holes
-        end = self.head.position + 1
-        return range(end - len(self.messages), end)
 
     def body(self, message_id: str) -> str | None:
         """The full body of a message id, to distinguish a retry from a conflict."""
@@ -207,7 +160,7 @@ class ConversationLog:
             self.wholes.pop(position, None)
         kept = [entry for entry in self.after(0) if entry.position not in positions]
         self.messages = [entry.message for entry in kept]
-        self._numbers_with_holes = [entry.position for entry in kept]
+        self._numbers = [entry.position for entry in kept]
         self.positions = {entry.message.id: entry.position for entry in kept}
 
     def leave_sources(self) -> None:

@@ -43,13 +43,9 @@ from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.messages.stored_form import shrink_source_form
 
 if TYPE_CHECKING:
-    from autonomy_ctx.memory.name_index import ConversationIndex
     from autonomy_ctx.memory.search_index import SearchIndex
     from autonomy_ctx.memory.vector_rows import VectorRows
     from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
-
-# With fewer numbers than this, a thread would take longer than to compare.
-_INLINE_NUMBERS = 500_000
 
 
 class InProcessStore:
@@ -62,8 +58,6 @@ class InProcessStore:
         self._work = WorkRows()
         self._turns, self._turn_signals = TurnRows(), TurnSignals()
         self._index: SearchIndex | None = None
-        # Made by the first listing.
-        self._names: ConversationIndex | None = None
         # Made for the first embedder.
         self._vectors: VectorRows | None = None
         self._clock = clock
@@ -143,8 +137,6 @@ class InProcessStore:
             shrink_source_form(draft.message)
             if draft.whole is not None:
                 log.wholes[positions[message_id]] = draft.whole
-        if fresh and not log.head.count and self._names is not None:
-            self._names.add(key)
         log.append([draft.message for draft in fresh.values()])
         self._conversations[key] = log
         return [positions[draft.message.id] for draft in drafts]
@@ -156,9 +148,7 @@ class InProcessStore:
         log = self._conversations.get(key)
         if log is None:
             return Window(Head(), [])
-        # Nothing was said since: as often when a context is composed.
-        is_current = after >= log.head.position
-        return Window(log.head, [] if is_current else log.between(after, before, limit))
+        return Window(log.head, log.between(after, before, limit))
 
     async def head(self, key: Key) -> Head:
         self._check_open()
@@ -417,7 +407,7 @@ class InProcessStore:
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[EmbeddingBlock] | None:
         rows = self._vectors_of(embedder)
-        logs = self._scope_logs(agent, scope, conversation)
+        logs = [log for _, log in self._matching(scope, agent, conversation)]
         return None if rows is None else rows.read_unembedded(logs, limit)
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
@@ -442,11 +432,10 @@ class InProcessStore:
         rows = self._vectors_of(embedder)
         ranges = None
         if conversation is not None:
-            ranges = [one for log in self._scope_logs(agent, scope, conversation) for one in log.ranges()]
+            ranges = [one for _, log in self._matching(scope, agent, conversation) for one in log.ranges()]
         if rows is None:
             return []
-        look, numbers = rows.searcher(agent, scope, vector, limit, ranges)
-        found = look() if numbers <= _INLINE_NUMBERS else await anyio.to_thread.run_sync(look)
+        found = await anyio.to_thread.run_sync(rows.searcher(agent, scope, vector, limit, ranges))
         return [
             SearchHit(
                 conversation=key.conversation if conversation is None else conversation,
@@ -460,15 +449,19 @@ class InProcessStore:
         ]
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        return self._name_index().agents(scope, after, limit)
+        names = {key.agent for key in self._spoken_in() if scope in (None, key.scope)}
+        return sorted(name for name in names if after is None or name > after)[:limit]
 
     async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        return self._name_index().scopes(agent, after, limit)
+        names = {key.scope for key in self._spoken_in() if agent in (None, key.agent)}
+        return sorted(name for name in names if after is None or name > after)[:limit]
 
     async def list_conversations(
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
     ) -> list[ConversationInfo]:
-        keys = self._name_index().conversations(scope, agent, after, limit)
+        keys = [key for key in self._spoken_in() if key.scope == scope and agent in (None, key.agent)]
+        # All of one scope: by agent and name.
+        page = sorted(key for key in keys if after is None or key > after)[:limit]
         return [
             ConversationInfo(
                 **key._asdict(),
@@ -476,7 +469,7 @@ class InProcessStore:
                 first_at=log.first_entry().message.created_at,
                 last_at=log.between(0, None, 1)[0].message.created_at,
             )
-            for key, log in ((key, self._conversations[key]) for key in keys)
+            for key, log in ((key, self._conversations[key]) for key in page)
         ]
 
     async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
@@ -514,8 +507,6 @@ class InProcessStore:
             revision=head.revision + 1,
         )
         self._conversations[target] = log
-        if log.head.count and self._names is not None:
-            self._names.add(target)
 
     async def shared_until(self, key: Key) -> int:
         self._check_open()
@@ -543,13 +534,6 @@ class InProcessStore:
         """The vectors, if they are those of this embedder."""
         self._check_open()
         return self._vectors if self._vectors is not None and self._vectors.embedder == embedder else None
-
-    def _scope_logs(self, agent: str, scope: str, conversation: str | None) -> list[ConversationLog]:
-        """The logs of a scope with an agent, or one of them."""
-        if conversation is None:
-            return [log for _, log in self._matching(scope, agent, None)]
-        log = self._conversations.get(Key(agent, scope, conversation))
-        return [] if log is None else [log]
 
     def _matching(
         self, scope: str, agent: str | None, conversation: str | None
@@ -620,20 +604,14 @@ class InProcessStore:
         head = log.head
         if not count:
             self._work.delete(log.key)
-            if head.count and self._names is not None:
-                self._names.remove(log.key)
         if count < head.count or derived:
             generation, revision = head.generation + 1, head.revision + (derived > 0)
             log.head = Head(head.position, count, generation, log.newest_user(), revision)
 
-    def _name_index(self) -> ConversationIndex:
+    def _spoken_in(self) -> list[Key]:
+        """The conversations that have messages."""
         self._check_open()
-        if self._names is None:
-            # Imported here: few programs list what there is.
-            from autonomy_ctx.memory.name_index import ConversationIndex
-
-            self._names = ConversationIndex(key for key, log in self._conversations.items() if log.head.count)
-        return self._names
+        return [key for key, log in self._conversations.items() if log.head.count]
 
     def _check_open(self) -> None:
         if self._closed:

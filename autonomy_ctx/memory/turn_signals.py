@@ -21,44 +21,24 @@ POLL_SECONDS = 0.05
 POLL_JITTER = 0.2
 
 
-class _Signal:
-    """The event of one conversation in one event loop, and how many wait for it."""
-
-    __slots__ = ("event", "waiting")
-
-    def __init__(self) -> None:
-        self.event = anyio.Event()
-        self.waiting = 0
-
-
 class TurnSignals:
     """One signal for each conversation that a turn waits for."""
 
     def __init__(self) -> None:
         # By event loop, too: an event belongs to one.
-        self._signals: dict[tuple[Any, Key], _Signal] = {}
+        self._events: dict[tuple[Any, Key], anyio.Event] = {}
 
     async def wait_until(self, key: Key, may_begin: Callable[[], Awaitable[bool]], seconds: float) -> None:
         """Look at every signal and in intervals; return when it may begin, or after so many seconds."""
         with anyio.move_on_after(seconds):
             while not await may_begin():
-                await self._wait(key)
+                # It stays until the turn is given back, which every turn that waited does in the end.
+                event = self._events.setdefault((current_loop(), key), anyio.Event())
+                with anyio.move_on_after(POLL_SECONDS * uniform(1 - POLL_JITTER, 1 + POLL_JITTER)):
+                    await event.wait()
 
     def notify(self, key: Key) -> None:
         """Wake those of the running event loop that wait for a conversation."""
-        if self._signals:
-            signal = self._signals.pop((current_loop(), key), None)
-            if signal is not None:
-                signal.event.set()
-
-    async def _wait(self, key: Key) -> None:
-        where = (current_loop(), key)
-        signal = self._signals.setdefault(where, _Signal())
-        signal.waiting += 1
-        try:
-            with anyio.move_on_after(POLL_SECONDS * uniform(1 - POLL_JITTER, 1 + POLL_JITTER)):
-                await signal.event.wait()
-        finally:
-            signal.waiting -= 1
-            if not signal.waiting and self._signals.get(where) is signal:
-                del self._signals[where]
+        event = self._events.pop((current_loop(), key), None) if self._events else None
+        if event is not None:
+            event.set()

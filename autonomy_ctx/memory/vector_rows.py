@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from autonomy_ctx.memory.conversation_log import ConversationLog, LogRange
 from autonomy_ctx.memory.search_text import RowHit, searchable_text
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.memory.vector_matrix import VectorMatrix
 from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
-
-
-class Searcher(NamedTuple):
-    """A function that finds vectors, which may run in a thread, and how many numbers it compares."""
-
-    look: Callable[[], list[RowHit]]
-    numbers: int
 
 
 class VectorRows:
@@ -79,21 +71,19 @@ class VectorRows:
 
     def searcher(
         self, agent: str, scope: str, vector: bytes, limit: int, ranges: Sequence[LogRange] | None
-    ) -> Searcher:
-        """How the nearest are found, in a scope or in ranges of its logs."""
+    ) -> Callable[[], list[RowHit]]:
+        """A function that finds the nearest, in a scope or in ranges of its logs; it may run in a thread."""
         matrix = self._matrices.get((agent, scope))
         if matrix is None:
-            return Searcher(list, 0)
-        known = (
-            None
-            if ranges is None
-            else [
+            return list
+        known = None
+        if ranges is not None:
+            known = [
                 (self._numbers[one.log.key], one.first, one.last)
                 for one in ranges
                 if one.log.key in self._numbers
             ]
-        )
-        return Searcher(lambda: matrix.nearest(vector, limit, known), len(matrix) * self._dimensions)
+        return lambda: matrix.nearest(vector, limit, known)
 
     def key_of(self, found: RowHit) -> Key:
         """Whose message was found."""

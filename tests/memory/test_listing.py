@@ -12,7 +12,6 @@ import pytest
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreCorrupt
 from autonomy_ctx.memory.memory import PAGE_SIZE
-from autonomy_ctx.memory.name_index import ConversationIndex
 from autonomy_ctx.memory.sqlite import listing
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import Key
@@ -218,24 +217,3 @@ def test_an_append_writes_to_no_index_of_the_listing(tmp_path: Path) -> None:
             "EXPLAIN UPDATE conversation SET head = 1, count = 1, last_user = 1 WHERE id = 1"
         ).fetchall()
     assert "IdxInsert" not in {row[1] for row in plan}
-
-
-class _Compared(str):
-    """A name that counts how often it is compared."""
-
-    comparisons = 0
-
-    def __lt__(self, other: str) -> bool:
-        _Compared.comparisons += 1
-        return str.__lt__(self, other)
-
-
-def test_a_page_in_this_process_is_found_by_bisection() -> None:
-    names = [_Compared(f"{number:05}") for number in range(3000)]
-    index = ConversationIndex(Key("guide", name, "c") for name in names)
-    _Compared.comparisons = 0
-    assert index.scopes(None, _Compared("01000"), 5) == names[1001:1006]
-    assert index.scopes("guide", _Compared("01000"), 5) == names[1001:1006]
-    assert index.agents(None, None, 5) == ["guide"]
-    assert len(index.conversations(names[7], None, None, 5)) == 1
-    assert 0 < _Compared.comparisons < 500
