@@ -478,7 +478,6 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 # -- one name for one thing --------------------------------------------------------------------------------
 
 TWICE = {
-    "IndexBlock",
     "MessageRow",
     "_KnownHistory",
 }

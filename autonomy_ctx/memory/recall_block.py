@@ -119,16 +119,11 @@ class RecallWriter:
         counter: TokenCounter,
         tool_names: dict[str, str],
         with_conversation_names: bool,
-        known_lines: dict[tuple[str, int], tuple[str, int]] | None = None,
     ) -> None:
         self._max_tokens, self._counter, self._names = max_tokens, counter, tool_names
         self._with_conversation_names = with_conversation_names
         self._max_line_tokens = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
-        # Whole lines and what they count for, of other blocks too.
-        self._known_lines = {} if known_lines is None else known_lines
         self._taken: list[_PassageLine] = []
-        # Lines are only added, or taken off the end: as many lines are the same lines, in the same order.
-        self._last_order: list[_PassageLine] = []
         self._positions: dict[str, set[int]] = {}
         # What a heading counts for in each conversation, and all of them together.
         self._heading_costs: dict[str, int] = {}
@@ -174,15 +169,15 @@ class RecallWriter:
     def _take(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Take what fits; what does not is given back."""
         left: list[Candidate] = []
-        scale, room, max_length = self._counter.calibration.scale, self.room, self._max_line_tokens
+        room = self.room
         part = int(self._max_tokens - room <= FIRST_PART_TOKENS)
         for candidate in candidates:
-            _, position, conversation, day, _ = candidate
-            known = self._known_lines.get((conversation, position))
-            line, raw = (
-                known if known is not None and len(known[0]) <= max_length else self._make_line(candidate)
+            _, position, conversation, day, message = candidate
+            line = _format_line(
+                position, message, self._names, self._max_line_tokens, self._counter.count_text
             )
-            cost, heading, near = scale(raw), 0, self._positions.setdefault(conversation, set())
+            cost, heading = self._counter.count_text(line), 0
+            near = self._positions.setdefault(conversation, set())
             # One that joins others needs no heading of its own.
             if not (
                 position - 1 in near or position + 1 in near or position - 2 in near or position + 2 in near
@@ -205,17 +200,6 @@ class RecallWriter:
         self.room = room
         return left
 
-    def _make_line(self, candidate: Candidate) -> tuple[str, int]:
-        """The line of a message, and what it counts for before calibration."""
-        counter = self._counter
-        line = _format_line(
-            candidate.position, candidate.message, self._names, self._max_line_tokens, counter.count_text
-        )
-        made = line, counter.text_counter.count(line)
-        if len(line) <= self._max_line_tokens:
-            self._known_lines[candidate.conversation, candidate.position] = made
-        return made
-
     def _heading_cost(self, conversation: str, day: date) -> int:
         # All days of a conversation count for about the same.
         cost = self._heading_costs.get(conversation)
@@ -226,8 +210,6 @@ class RecallWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours, the best group first; the newer of two about as good."""
-        if len(self._last_order) == len(self._taken):
-            return self._last_order
         ranked: list[tuple[int, float, date, int, str, list[_PassageLine]]] = []
         group: list[_PassageLine] = []
         for shown in [*sorted(self._taken, key=_line_key), None]:
@@ -248,8 +230,7 @@ class RecallWriter:
             if shown is not None:
                 group = [shown]
         ranked.sort(key=_group_key, reverse=True)
-        self._last_order = [shown for one in ranked for shown in one[-1]]
-        return self._last_order
+        return [shown for one in ranked for shown in one[-1]]
 
     def _inside(self, ordered: Sequence[_PassageLine]) -> str:
         inside: list[str] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.language.search_terms import FoldedTerms, folded_terms, search_terms
+from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
 from autonomy_ctx.language.terms import text_ends
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.messages.message import Message, TextContent
@@ -42,6 +42,17 @@ class RowHit(NamedTuple):
     conversation_id: int
     position: int
     score: float
+
+
+class IndexBlock(NamedTuple):
+    """Messages of one conversation on their way into the index: their terms by position, and their place."""
+
+    conversation_id: int
+    # As of when they were read.
+    generation: int
+    start: int
+    end: int
+    terms: dict[int, IndexTerms]
 
 
 @dataclass(frozen=True, slots=True)

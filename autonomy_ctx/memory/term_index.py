@@ -55,8 +55,6 @@ class TermIndex:
         # Of the newest message and of the longest.
         self.newest_day: date | None = None
         self.max_length = 0
-        # By conversation and position: the line that shows it, and what it counts for. Recall fills it.
-        self.lines: dict[tuple[str, int], tuple[str, int]] = {}
         # For each stem the messages that have it, and how often where that is more than once.
         self._postings: dict[str, list[int]] = {}
         self._repeats: dict[str, dict[int, int]] = {}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.language.terms import text_ends
+from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 
 # Of a long message the beginning and the end are embedded, this many characters of each: about 500 tokens in
@@ -96,6 +97,16 @@ class Vectors(Protocol):
 
         The score is the cosine. Empty if the embedder is not active.
         """
+
+
+def make_embedding_block(
+    key: Key, start: int, head: int, rows: Sequence[tuple[int, str, int, int, str, str]], limit: int
+) -> EmbeddingBlock:
+    """A block of rows after `start`; one more than `limit` was read, to know if there are more."""
+    texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
+    # What was appended since the head was read is for the next time, unless it is in the block.
+    end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
+    return EmbeddingBlock(key, start, end, texts)
 
 
 def has_vectors(store: Any) -> TypeGuard[Vectors]:

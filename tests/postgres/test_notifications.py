@@ -185,11 +185,11 @@ async def test_what_was_owed_after_a_look_is_not_waited_for(
     worker = PostgresStore(database_url)
     await worker.wait_for_work(task=TASK, seconds=0.01)
     await until(lambda: listens(databases, database))
-    await until(lambda: worker._notifications.number > 0)
+    await until(lambda: worker._notifications.here().number > 0)
     assert await worker.claim_next(owner="w", task=TASK, seconds=HOUR) is None
-    before = worker._notifications.number
+    before = worker._notifications.here().number
     await holding.enqueue_task(MAIN, task=TASK)
-    await until(lambda: worker._notifications.number > before)
+    await until(lambda: worker._notifications.here().number > before)
     await asyncio.wait_for(worker.wait_for_work(task=TASK, seconds=HOUR), PATIENCE)
     await worker.close()
 
@@ -200,12 +200,12 @@ async def test_other_tasks_and_conversations_wake_nobody(
     await holding.append(MAIN, make_drafts(make_message("one", id="one")))
     worker = PostgresStore(database_url)
     await worker.wait_for_work(task=TASK, seconds=0.01)
-    await until(lambda: worker._notifications.number > 0)
+    await until(lambda: worker._notifications.here().number > 0)
     assert await worker.claim_next(owner="w", task=TASK, seconds=HOUR) is None
-    before = worker._notifications.number
+    before = worker._notifications.here().number
     waiting = asyncio.create_task(worker.wait_for_work(task=TASK, seconds=HOUR))
     await holding.enqueue_task(MAIN, task="other")
-    await until(lambda: worker._notifications.number > before)
+    await until(lambda: worker._notifications.here().number > before)
     for _ in range(5):
         await asyncio.to_thread(lambda: None)
     assert not waiting.done()
@@ -223,7 +223,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_all_look(
         holding, waiting = PostgresStore(url), PostgresStore(url, listen_dsn=through_proxy)
         line = Line(holding, waiting)
         task = await line.begin()
-        await until(lambda: waiting._notifications.number > 0)
+        await until(lambda: waiting._notifications.here().number > 0)
         await proxy.refuse()
         with caplog.at_level(logging.WARNING, "autonomy_ctx.memory"):
             await proxy.cut()
@@ -268,7 +268,7 @@ async def test_a_wait_that_is_cancelled_leaves_nothing(holding: PostgresStore, d
     await waiting.close()
 
 
-async def first_listener(store: PostgresStore) -> notifications._Listener:
+async def first_listener(store: PostgresStore) -> notifications.Listener:
     await until(lambda: bool(store._notifications._listeners))
     return next(iter(store._notifications._listeners.values()))
 
@@ -278,13 +278,12 @@ async def test_topics_that_are_forgotten_wake_rather_than_not(
 ) -> None:
     monkeypatch.setattr(notifications, "MAX_TOPICS", 3)
     store = PostgresStore(database_url, listen_dsn="")
-    made = store._notifications
-    since = made.number
-    made.wake("mine")
+    listener = store._notifications.here()
+    since = listener.number
+    listener.note("mine")
     for number in range(10):
-        made.wake(str(number))
-    await asyncio.wait_for(made.wait("mine", since, HOUR), PATIENCE)
-    listener = await first_listener(store)
+        listener.note(str(number))
+    await asyncio.wait_for(listener.wait("mine", since, HOUR), PATIENCE)
     assert len(listener._last) <= 3
     await store.close()
 
@@ -316,7 +315,7 @@ def test_each_event_loop_listens_by_itself(database_url: str) -> None:
         name = str(number)
         await other.append(MAIN, make_drafts(make_message(name, id=name)))
         task = asyncio.create_task(claim(store))
-        await until(lambda: bool(store._notifications.number))
+        await until(lambda: bool(store._notifications.here().number))
         await other.enqueue_task(MAIN, task=TASK)
         lease = await asyncio.wait_for(task, PATIENCE)
         await store.complete_task(lease)

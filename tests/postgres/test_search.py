@@ -15,9 +15,8 @@ from anyio.lowlevel import checkpoint
 
 from autonomy_ctx.language.search_terms import IndexTerms
 from autonomy_ctx.memory.postgres import search
-from autonomy_ctx.memory.postgres.search import IndexEntries
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.search_text import QueryTerms, SearchScope
+from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, SearchScope
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, SearchHit, Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
@@ -56,10 +55,10 @@ async def entries(connection: psycopg.AsyncConnection[Any]) -> list[int]:
     return [position for (position,) in await cursor.fetchall()]
 
 
-async def read_entries(connection: psycopg.AsyncConnection[Any]) -> list[IndexEntries]:
+async def read_entries(connection: psycopg.AsyncConnection[Any]) -> list[IndexBlock]:
     """What a search would take into the index now."""
     state = await search.read_state(connection, ANA)
-    return search.split_terms(await search.read_index_blocks(connection, state.unindexed))
+    return await search.read_index_blocks(connection, state.unindexed)
 
 
 async def test_the_same_messages_are_found_as_in_sqlite_and_in_its_order(
@@ -108,7 +107,7 @@ async def test_an_index_of_an_old_folding_is_made_anew_in_blocks(
     first = await read_entries(connection)
     assert [(block.start, block.end < 703) for block, _ in first] == [(0, True)]
     async with connection.transaction():
-        await search.write_index_entries(connection, ANA, first)
+        await search.write_index_blocks(connection, ANA, first)
     assert await entries(connection) == list(range(1, 704)), "the old rest is found as it is"
     assert [hit.position for hit in await store.search("", "ana", "Müller")] == [702, 703]
     assert [hit.position for hit in await store.search("", "ana", "Haus")] == [1]
@@ -135,7 +134,7 @@ async def test_what_is_deleted_while_it_is_indexed_does_not_get_into_the_index(
     read = await read_entries(connection)
     await store.delete("ana", "", "trip", ["t1"])
     async with connection.transaction():
-        await search.write_index_entries(connection, ANA, read)
+        await search.write_index_blocks(connection, ANA, read)
     assert await entries(connection) == []
     assert [hit.position for hit in await store.search("", "ana", "museum")] == [2]
     assert await entries(connection) == [2]
@@ -148,7 +147,7 @@ async def test_appends_go_on_while_the_index_is_written_and_deletions_wait(
     read = await read_entries(connection)
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as observer:
         async with connection.transaction():
-            await search.write_index_entries(connection, ANA, read)
+            await search.write_index_blocks(connection, ANA, read)
             await append_texts(store, "museum green")
             deletion = asyncio.create_task(store.delete("ana", "", "trip", ["t1"]))
             while not deletion.done() and await (await observer.execute(WAITING)).fetchone() != (1,):
@@ -206,10 +205,10 @@ def rows(plan: dict[str, Any]) -> list[float]:
 async def test_a_term_may_have_any_character(connection: psycopg.AsyncConnection[Any], store: Store) -> None:
     await append_texts(store, "x")
     hostile = ["it's", "back\\slash", "a:1,2A", "' | 'b", "100%", "%s", "{}", "space d", "😀", "'", "\\"]
-    [(block, _)] = await read_entries(connection)
+    [block] = await read_entries(connection)
     async with connection.transaction():
         terms = {1: IndexTerms(hostile, hostile)}
-        await search.write_index_entries(connection, ANA, [IndexEntries(block, terms)])
+        await search.write_index_blocks(connection, ANA, [block._replace(terms=terms)])
     state = await search.read_state(connection, ANA)
     for term in hostile:
         [hit] = await search.find_messages(connection, ANA, state, QueryTerms([term]), 10)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import Any
 
@@ -29,7 +29,7 @@ MAX_TOPICS = 10_000
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 
 
-class _Listener:
+class Listener:
     """The connection of one event loop, and who waits there. It is opened with the first wait."""
 
     def __init__(self, dsn: str | None, options: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
@@ -38,13 +38,14 @@ class _Listener:
         self._task: asyncio.Task[None] | None = None
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._is_closed = False
-        # Notifications are counted. Of each topic the last one is known; of others, that it was no later.
+        # Notifications are counted: whoever reads a table asks first, so that none is missed. Of each topic
+        # the last one is known; of others, that it was no later.
         self.number = 0
         self._last: dict[str, int] = {}
         self._last_of_others = 0
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         # What number there was when somebody last looked for work.
-        self.looks: dict[str, int] = {}
+        self._looks: dict[str, int] = {}
         # The tickets that wait here for a turn, by topic.
         self._lines: dict[str, set[int]] = {}
 
@@ -78,6 +79,14 @@ class _Listener:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[topic]
+
+    def note_look(self, topic: str) -> None:
+        """Note that a task reads a table now, and may later wait for changes from here on."""
+        self._looks[topic] = self.number
+
+    async def wait_since_look(self, topic: str, seconds: float) -> None:
+        """Wait until a topic was notified since the last read, at most so many seconds."""
+        await self.wait(topic, self._looks.get(topic, 0), seconds)
 
     def note(self, topic: str) -> None:
         """Wake those who wait for a topic."""
@@ -157,35 +166,9 @@ class Notifications:
                 **options,
                 **{name: value for name, value in _KEEPALIVES.items() if name not in given},
             }
-        self._listeners: dict[asyncio.AbstractEventLoop, _Listener] = {}
+        self._listeners: dict[asyncio.AbstractEventLoop, Listener] = {}
         self._process = os.getpid()
         self._is_closed = False
-
-    @property
-    def number(self) -> int:
-        """How many notifications have come: asked before looking into a table, so that none is missed."""
-        return self._listener().number
-
-    def note_look(self, topic: str) -> None:
-        """Note that a task reads a table now, and may later wait for changes from here on."""
-        listener = self._listener()
-        listener.looks[topic] = listener.number
-
-    async def wait_since_look(self, topic: str, seconds: float) -> None:
-        """Wait until a topic was notified since the last read, at most so many seconds."""
-        await self.wait(topic, self._listener().looks.get(topic, 0), seconds)
-
-    async def wait(self, topic: str, since: int, seconds: float) -> None:
-        """Wait for a notification of a topic after the one with a number, at most so many seconds."""
-        await self._listener().wait(topic, since, seconds)
-
-    def line_up(self, topic: str, ticket: int) -> AbstractContextManager[set[int]]:
-        """Wait with a ticket; those of the running loop that wait for the topic."""
-        return self._listener().line_up(topic, ticket)
-
-    def wake(self, topic: str) -> None:
-        """Wake those of the running loop at once: the server tells them, too, but later."""
-        self._listener().note(topic)
 
     async def close(self) -> None:
         """Stop listening, and let all go who wait."""
@@ -206,7 +189,8 @@ class Notifications:
                     listener.loop.call_soon_threadsafe(listener.stop)
         self._listeners.clear()
 
-    def _listener(self) -> _Listener:
+    def here(self) -> Listener:
+        """The listener of the running event loop."""
         if self._process != os.getpid():
             # In the child of a fork, the connections are the parent's: they must not even be closed.
             _inherited_listeners.extend(self._listeners.values())
@@ -217,13 +201,13 @@ class Notifications:
             for other in list(self._listeners):
                 if other.is_closed():
                     self._listeners.pop(other).abandon()
-            listener = self._listeners[loop] = _Listener(self._dsn, self._options, loop)
+            listener = self._listeners[loop] = Listener(self._dsn, self._options, loop)
             if self._is_closed:
                 listener.stop()
         return listener
 
 
-_inherited_listeners: list[_Listener] = []
+_inherited_listeners: list[Listener] = []
 
 
 def _wake(waiting: Any) -> None:

@@ -25,7 +25,7 @@ from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.log import key_digest
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, SearchScope, row_text
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, IndexBlock, QueryTerms, SearchScope, row_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -177,25 +177,6 @@ class SearchState(NamedTuple):
     is_fork: bool
 
 
-class IndexBlock(NamedTuple):
-    """Messages of one conversation on their way into the index."""
-
-    conversation_id: int
-    # As of when they were read.
-    generation: int
-    start: int
-    end: int
-    # Position, id, created, tokens, counter and body of each.
-    rows: list[tuple[int, str, int, int, str, str]]
-
-
-class IndexEntries(NamedTuple):
-    """The same, with the terms of each by its position."""
-
-    block: IndexBlock
-    terms: dict[int, IndexTerms]
-
-
 async def search(
     database: Database, search_scope: SearchScope, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
@@ -218,10 +199,9 @@ async def _update_index(
         return await read_index_blocks(connection, unindexed)
 
     async def write(connection: Connection) -> None:
-        await write_index_entries(connection, search_scope, entries)
+        await write_index_blocks(connection, search_scope, blocks)
 
     while blocks := await database.read(read):
-        entries = await asyncio.to_thread(split_terms, blocks)
         await database.write(write)
 
 
@@ -255,38 +235,37 @@ async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[in
         is_full = rows <= 0 or size <= 0
         # What was appended since the head was read is for the next time, unless it is in the block.
         end = read[-1][0] if is_full else max(head, read[-1][0] if read else 0)
-        blocks.append(IndexBlock(conversation_id, generation, start, end, [row[:-1] for row in read]))
+        terms = await asyncio.to_thread(_split_terms, read)
+        blocks.append(IndexBlock(conversation_id, generation, start, end, terms))
         if is_full:
             break
     return blocks
 
 
-def split_terms(blocks: Sequence[IndexBlock]) -> list[IndexEntries]:
-    """Blocks with their terms. It takes a while: call it in a thread."""
-    return [
-        IndexEntries(block, {row[0]: index_terms(row_text(*row)) for row in block.rows}) for block in blocks
-    ]
+def _split_terms(rows: Sequence[tuple[Any, ...]]) -> dict[int, IndexTerms]:
+    return {row[0]: index_terms(row_text(*row[:-1])) for row in rows}
 
 
-async def write_index_entries(
-    connection: Connection, search_scope: SearchScope, entries: Sequence[IndexEntries]
+async def write_index_blocks(
+    connection: Connection, search_scope: SearchScope, blocks: Sequence[IndexBlock]
 ) -> None:
     """Take messages into the index, but none of a conversation that was indexed or cut meanwhile."""
     number = await _ensure_scope_number(connection, search_scope)
-    ids = [block.conversation_id for block, _ in entries]
+    ids = [block.conversation_id for block in blocks]
     generations = dict(await fetch_all(connection, _LOCK_GENERATIONS, (ids,)))
-    for block, terms in entries:
+    for block in blocks:
         if generations[block.conversation_id] != block.generation:
             continue
         place = {"id": block.conversation_id, "start": block.start, "end": block.end}
-        moved = await fetch_one(connection, _MOVE_PROGRESS, place)
-        if moved is not None:
-            await connection.execute(_DELETE_ENTRIES, place)
-        if moved is not None and terms:
-            vectors = [_vector(number, found) for found in terms.values()]
+        if await fetch_one(connection, _MOVE_PROGRESS, place) is None:
+            continue
+        await connection.execute(_DELETE_ENTRIES, place)
+        if block.terms:
+            vectors = [_vector(number, found) for found in block.terms.values()]
             # Other forms of words do not make a message longer.
-            lengths = [len(found.words) for found in terms.values()]
-            await connection.execute(_INSERT_ENTRIES, (block.conversation_id, list(terms), lengths, vectors))
+            lengths = [len(found.words) for found in block.terms.values()]
+            values = (block.conversation_id, list(block.terms), lengths, vectors)
+            await connection.execute(_INSERT_ENTRIES, values)
 
 
 async def find_messages(

@@ -152,14 +152,15 @@ class PostgresStore:
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
         await self._write(turns.leave_turn, key, ticket, owner)
-        self._notifications.wake(turns.turn_topic(key))
+        self._notifications.here().note(turns.turn_topic(key))
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
         self._database.check_usable()
         topic = turns.turn_topic(key)
-        with anyio.move_on_after(seconds), self._notifications.line_up(topic, ticket) as line:
+        listener = self._notifications.here()
+        with anyio.move_on_after(seconds), listener.line_up(topic, ticket) as line:
             while True:
-                since, wait = self._notifications.number, seconds
+                since, wait = listener.number, seconds
                 # Only the first of this process looks: the others come after it in any case.
                 if ticket <= min(line, default=ticket):
                     lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
@@ -167,7 +168,7 @@ class PostgresStore:
                         return
                     # When the leases before it expire, for which there is no notification.
                     wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
-                await self._notifications.wait(topic, since, wait)
+                await listener.wait(topic, since, wait)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
@@ -246,12 +247,12 @@ class PostgresStore:
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         self._database.check_usable()
-        self._notifications.note_look(leases.work_topic(task))
+        self._notifications.here().note_look(leases.work_topic(task))
         return await self._write(leases.claim_next, owner, task, seconds)
 
     async def wait_for_work(self, *, task: str, seconds: float) -> None:
         self._database.check_usable()
-        await self._notifications.wait_since_look(leases.work_topic(task), seconds)
+        await self._notifications.here().wait_since_look(leases.work_topic(task), seconds)
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
         # Repeated, it does the same again.
@@ -433,7 +434,7 @@ class PostgresStore:
         else:
             positions = await self._database.write(append)
         if ends:
-            self._notifications.wake(turns.turn_topic(key))
+            self._notifications.here().note(turns.turn_topic(key))
         return positions
 
     async def _read(

@@ -24,14 +24,13 @@ from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER
 from autonomy_ctx.memory.postgres.search import read_indexed
-from autonomy_ctx.memory.search_text import RowHit, SearchScope, row_text
+from autonomy_ctx.memory.search_text import RowHit, SearchScope
 from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
     EmbeddingBlock,
-    UnembeddedText,
     VectorBlock,
-    embedded_text,
+    make_embedding_block,
 )
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
@@ -248,13 +247,9 @@ async def read_unembedded(
         values["key"] = key_digest(Key(agent, scope, conversation))
     blocks: list[EmbeddingBlock] = []
     for conversation_id, name, head, start in await fetch_all(connection, statement, values):
-        # One more than there is room for, to know whether there are more.
         rows = await fetch_all(connection, _SELECT_ROWS, (conversation_id, start, limit + 1))
-        texts = tuple(UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit])
-        # What was appended since the head was read is for the next time, unless it is in the block.
-        end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
-        blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
-        limit -= len(texts)
+        blocks.append(make_embedding_block(Key(agent, scope, name), start, head, rows, limit))
+        limit -= len(blocks[-1].texts)
         if limit <= 0:
             break
     return blocks

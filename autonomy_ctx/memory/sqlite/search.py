@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.language.folding import FOLDING_VERSION
-from autonomy_ctx.language.search_terms import IndexTerms, index_terms
+from autonomy_ctx.language.search_terms import index_terms
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.search_text import QueryTerms, RowHit, SearchScope, row_text
+from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, RowHit, SearchScope, row_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
@@ -73,17 +73,6 @@ class PendingIndexWork(NamedTuple):
 
     unindexed: list[tuple[int, int]]
     needs_purge: bool
-
-
-class IndexBlock(NamedTuple):
-    """Messages of one conversation on their way into the index: their terms by position, and their place."""
-
-    conversation_id: int
-    # As of when they were read.
-    generation: int
-    start: int
-    end: int
-    terms: dict[int, IndexTerms]
 
 
 def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope) -> PendingIndexWork | None:

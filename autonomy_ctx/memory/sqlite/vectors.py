@@ -8,10 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.memory.vectors import EmbeddingBlock, UnembeddedText, VectorBlock, embedded_text
+from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock, make_embedding_block
 
 _SELECT_EMBEDDER = "SELECT number, name, dimensions FROM embedder"
 _SELECT_UNEMBEDDED = """
@@ -87,14 +86,9 @@ def read_unembedded(
             _SELECT_UNEMBEDDED, (agent, scope, conversation, embedder, limit)
         ).fetchall()
         for conversation_id, name, head, start in lacking:
-            # One more than there is room for, to know whether there are more.
             rows = connection.execute(_SELECT_ROWS, (conversation_id, start, limit + 1)).fetchall()
-            texts = tuple(
-                UnembeddedText(row[0], row[1], embedded_text(row_text(*row))) for row in rows[:limit]
-            )
-            end = head if len(rows) <= limit else texts[-1].position
-            blocks.append(EmbeddingBlock(Key(agent, scope, name), start, end, texts))
-            limit -= len(texts)
+            blocks.append(make_embedding_block(Key(agent, scope, name), start, head, rows, limit))
+            limit -= len(blocks[-1].texts)
             if limit <= 0:
                 break
     return blocks
