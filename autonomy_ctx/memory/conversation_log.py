@@ -128,7 +128,7 @@ class ConversationLog:
         raise AssertionError("a log without entries has no first one")
 
     def count_between(self, first: int, last: int) -> int:
-        """How many entries of its own are at these positions."""
+        """Count its own entries at these positions."""
         numbers = self._numbers
         return bisect_right(numbers, last) - bisect_left(numbers, first)
 
@@ -151,7 +151,7 @@ class ConversationLog:
         return MessageMark(entry.position, message.created_at, message.role is ChatRole.USER)
 
     def has(self, position: int) -> bool:
-        """Whether there is an entry at a position."""
+        """True when there is an entry at a position."""
         return bool(self.between(position - 1, position + 1, None))
 
     def remove(self, positions: set[int]) -> None:
@@ -176,7 +176,7 @@ class ConversationLog:
 
 
 def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: set[int]) -> set[int]:
-    """Those of the owner's positions that a fork has too."""
+    """The positions of the owner that a fork has too."""
     return {
         position
         for log, first, last in fork.shared

@@ -1,4 +1,4 @@
-"""How a store keeps the facts of a conversation, and `ConversationFacts`, which edits them.
+"""Rows of facts as every store keeps them, and `ConversationFacts`, which edits the facts of a conversation.
 
 A store keeps changes as rows. A fact holds until another row ends it. If that row is deleted, the fact holds
 again. So undoing a summary and deleting messages need no special rules.
@@ -87,7 +87,7 @@ class FactIndex:
         return self._numbers.get(normal)
 
     def may_end(self, number: int | None, source: FactSource) -> bool:
-        """Whether there is a fact with the number that this source may end: a user's only a user."""
+        """True for the number of a fact that this source may end: a user's only a user."""
         return number in self._texts and (source == "user" or number not in self._of_users)
 
     def add(self, number: int, source: FactSource, normal: str) -> None:
@@ -257,7 +257,7 @@ def fork_facts(
 
 
 def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[int]) -> bool:
-    """Whether a derived fact is deleted with deleted messages, because of its segment or its own message."""
+    """True for a derived fact that goes with deleted messages, because of its segment or its own message."""
     return row.position in positions or (row.segment != NO_SEGMENT and row.segment not in segments)
 
 

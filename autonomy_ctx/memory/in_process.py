@@ -113,7 +113,7 @@ class InProcessStore:
         await self._turn_signals.wait_until(key, may_begin, seconds)
 
     def _has(self, key: Key, drafts: Sequence[Draft]) -> bool:
-        """Whether all of it is stored already."""
+        """True when all drafts are stored already."""
         log = self._conversations.get(key) or ConversationLog(key)
         known = [(log.body(draft.message.id), _whole_body(draft)) for draft in drafts]
         return all(body is not None and same_content(body, other) for body, other in known)

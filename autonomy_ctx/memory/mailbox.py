@@ -44,7 +44,7 @@ class PendingMail(NamedTuple):
         return self.ttl_seconds is not None and (at - self.sent).total_seconds() >= self.ttl_seconds
 
     def is_addressed_to(self, target: str, node: str | None) -> bool:
-        """Whether the target may read it at a node; None is any."""
+        """True when the target may read it at a node; None is any."""
         return node is None or self.node in (None, target, node)
 
     def to_direct_message(self) -> DirectMessage:

@@ -34,7 +34,7 @@ def process_name() -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process whose name this is, or begins with this, has surely ended."""
+    """True when the process whose name this is, or begins with this, has surely ended."""
     own, found = process_name().split(_SEPARATOR), name.split(_SEPARATOR)
     if len(found) < len(own) or "" in own or found[:3] != own[:3] or found[: len(own)] == own:
         # Of another machine, or where nothing is known of processes, nobody can tell.

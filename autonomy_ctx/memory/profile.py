@@ -150,7 +150,7 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
 
 
 def _subject(entry: ProfileEntry) -> str | None:
-    """What an entry is about, found once for each: every turn asks."""
+    """The subject of an entry, found once for each: every turn asks."""
 
     def find() -> str:
         statement = read_statement(entry.text)

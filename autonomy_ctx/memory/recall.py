@@ -137,7 +137,7 @@ def spread_scores(scores: Mapping[int, float], questions: Container[int] = ()) -
 
 
 class RankedPlaces(NamedTuple):
-    """How much the messages at some places have to do with a question, and which of them it comes from."""
+    """Places with their scores for a question, and the best of them, which passed scores on."""
 
     scores: dict[Place, float]
     sources: list[Place]
@@ -218,7 +218,7 @@ def render_ranked(
     *,
     with_conversation_names: bool,
 ) -> RecallResult:
-    """What was found, and while there is room, what stands further around it."""
+    """Write what was found, and while there is room, what stands further around it."""
     writer = RecallWriter(max_tokens, counter, index.tool_names, with_conversation_names)
     best = _candidates(index, ranked.scores)
     found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
@@ -281,7 +281,7 @@ async def _index_hits(
     shared_ends: Mapping[str, int],
     near: Sequence[SearchHit],
 ) -> TermIndex:
-    """What the store finds for a question's words, and those that stand for them, and what is near to it."""
+    """An index of what the store finds for a question's words and synonyms, and of what is near to it."""
     words = f"{query} {parse_query(query, None).words}"
     wanted = HITS_PER_SOURCE * max(max_tokens // TOKENS_PER_SOURCE, MIN_SOURCES)
     limit = wanted + EXTRA_HITS if hidden else wanted
@@ -310,7 +310,7 @@ async def _drop_shown(
     shared_ends: Mapping[str, int],
     hidden: Mapping[str, Container[int]],
 ) -> list[HitT]:
-    """What the reader does not have yet, under this name or as a message that a fork shares."""
+    """Drop what the reader already has, under this name or as a message that a fork shares."""
     new = [one for one in found if one.position not in hidden.get(one.conversation, ())]
     # A shared message has the same position in all conversations.
     places = {

@@ -148,7 +148,7 @@ class RecallWriter:
 
     @property
     def has_room(self) -> bool:
-        """Whether it is worth while to look for more."""
+        """True while it is worth while to look for more."""
         return self.room > max(MIN_ROOM_TOKENS, MIN_ROOM_PART * self._max_tokens)
 
     def result(self) -> RecallResult:

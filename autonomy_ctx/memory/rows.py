@@ -77,7 +77,7 @@ class SegmentRows:
         return newest
 
     def __contains__(self, number: object) -> bool:
-        """Whether a segment is stored, current or replaced."""
+        """True for the number of a stored segment, current or replaced."""
         return number in self._rows
 
     def versions(self) -> Iterator[SegmentVersion]:
@@ -229,7 +229,7 @@ class WorkRows:
         return True
 
     def is_leased(self, key: Key, fence: int) -> bool:
-        """Whether the lease with this fence is the newest and not released; it may have expired."""
+        """True while the lease with this fence is the newest and not released; it may have expired."""
         row = self._rows.get(key)
         return row is not None and row.owner is not None and self._fences.get(key) == fence
 
@@ -300,7 +300,7 @@ class TurnRows:
         self._lines: dict[Key, _TurnLine] = {}
 
     def may_begin(self, key: Key, ticket: int | None, now: float) -> bool:
-        """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
+        """True when the turn is free and no other waits before a ticket, or before the end of the queue."""
         line = self._lines.get(key)
         if line is None:
             return True
@@ -315,7 +315,7 @@ class TurnRows:
         )
 
     def has_place(self, key: Key, ticket: int) -> bool:
-        """Whether a ticket is still in the line."""
+        """True while a ticket is in the line."""
         line = self._lines.get(key)
         return line is not None and ticket in line.waiting
 
@@ -361,7 +361,7 @@ class TurnRows:
             del line.waiting[place.ticket]
 
     def is_held(self, turn: TurnToken) -> bool:
-        """Whether no other turn has begun since; its lease may have expired."""
+        """True while no other turn has begun since; its lease may have expired."""
         line = self._lines.get(turn.key)
         holder = None if line is None else line.holder
         return holder is not None and (holder.ticket, holder.owner) == (turn.ticket, turn.owner)

@@ -57,7 +57,7 @@ class IndexBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """What to look for: terms as they are written, and other forms of them, which count for less."""
+    """Terms to look for, as they are written, and other forms of them, which count for less."""
 
     exact: Sequence[str]
     folded: FoldedTerms = _NOTHING_FOLDED
@@ -67,7 +67,7 @@ class QueryTerms:
 
 
 def query_terms(query: str, limit: int) -> QueryTerms:
-    """What to look for; false when nothing in the question tells messages apart."""
+    """The terms of a question; false when nothing in it tells messages apart."""
     if not isinstance(query, str):
         raise TypeError(f"query must be a string, not {type(query).__name__}")
     check_int("limit", limit)
@@ -84,7 +84,7 @@ def searchable_text(message: Message) -> str:
 
 
 def plain_body_text(body: str) -> str | None:
-    """The same of the body of a row that holds nothing but text; None for any other."""
+    """The searchable text of the body of a row that holds nothing but text; None for any other."""
     try:
         form = unpack_form(json.loads(body))
     except (ValueError, StoredFormTooNew):

@@ -254,7 +254,7 @@ class Turns(Protocol):
 
 
 def is_current_lease(until: float, now: float) -> bool:
-    """Whether a lease has not ended; one that ends too far ahead is from before the clock was set back."""
+    """True while a lease has not ended; one that ends too far ahead is from before the clock was set back."""
     return now < until <= now + MAX_LEASE_SECONDS
 
 
@@ -687,4 +687,4 @@ class InMemory(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether the messages are in this process."""
+        """True when the messages are in this process."""

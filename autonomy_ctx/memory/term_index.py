@@ -110,7 +110,7 @@ class TermIndex:
         ]
 
     def score(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """How much the messages that have one of the stems say about them: BM25, each with its weight."""
+        """Score the messages that have one of the stems by BM25, each stem with its weight."""
         with self._lock:
             return self._score(weights)
 
@@ -129,7 +129,7 @@ class TermIndex:
         return scores
 
     def _current_norms(self) -> list[float]:
-        """What the length of each message takes from what its words count for."""
+        """The part of BM25 that depends on the length of each message."""
         if len(self._norms) < len(self._lengths):
             usual = sum(self._lengths) / len(self._lengths) or 1.0
             self._norms = [BM25_K1 * (1 - BM25_B + BM25_B * length / usual) for length in self._lengths]
@@ -137,7 +137,7 @@ class TermIndex:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text does little else than ask."""
+    """True for a text that does little else than ask."""
     text = text.rstrip()
     if not text.endswith(_QUESTION_MARKS):
         return False
@@ -213,7 +213,7 @@ class TermIndexes:
         return index
 
     def _has_room(self, head: Head) -> bool:
-        """Whether there is room for another index, or an unused index can be dropped."""
+        """True when there is room for another index, or an unused index can be dropped."""
         with self._lock:
             self._used_at = {key: at for key, at in self._used_at.items() if key in self._indexes}
             if self._indexes.currsize + head.count * MESSAGE_OVERHEAD_BYTES <= self._indexes.maxsize:

@@ -77,7 +77,7 @@ class ConversationCopy:
     records: tuple[RecordCopy, ...] = ()
 
     def digest(self) -> str:
-        """The same for what reads the same: numbers that only name rows do not count."""
+        """A digest that is equal for equal content: numbers that only name rows do not count."""
         places = {one.segment.number: at for at, one in enumerate(self.segments)}
         said = (
             (self.head.position, self.head.count, self.head.last_user, self.last_fact),
@@ -107,7 +107,7 @@ class Transfer(Protocol):
     """A store whose rows can be copied out of it and into it."""
 
     async def count_conversations(self, scope: str | None) -> int:
-        """How many conversations there are, also those without messages."""
+        """Count the conversations, also those without messages."""
 
     async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
         """The next conversations after a number, in the order they were made: a source before its forks."""
@@ -130,7 +130,7 @@ class Transfer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How far a copy has come."""
+    """The progress of a copy."""
 
     # "copy" or "check".
     step: str
@@ -141,7 +141,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied, and the result of the comparison at the end."""
+    """The result of a copy and of the comparison at its end."""
 
     conversations: int
     messages: int

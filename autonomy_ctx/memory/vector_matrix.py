@@ -65,7 +65,7 @@ class VectorMatrix:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """The size in memory."""
         rows = self._rows
         return rows.vectors.nbytes + rows.conversation_ids.nbytes + rows.positions.nbytes
 

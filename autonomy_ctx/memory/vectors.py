@@ -49,7 +49,7 @@ class MessageVector(NamedTuple):
 
 
 class VectorBlock(NamedTuple):
-    """What was made of a block of texts. A message without text has no vector."""
+    """The vectors of a block of texts. A message without text has no vector."""
 
     key: Key
     start: int
@@ -110,12 +110,12 @@ def make_embedding_block(
 
 
 def has_vectors(store: Any) -> TypeGuard[Vectors]:
-    """Whether a store keeps vectors, or wraps one that does."""
+    """True for a store that keeps vectors, or wraps one that does."""
     # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
     names = ("use_embedder", "read_unembedded", "put_vectors", "nearest")
     return all(callable(getattr(store, name, None)) for name in names)
 
 
 def embedded_text(text: str) -> str:
-    """What is embedded of a text, as every embedder can read it."""
+    """The part of a text that is embedded, as every embedder can read it."""
     return replace_surrogates(text_ends(text, EMBEDDED_END_CHARACTERS)).strip()

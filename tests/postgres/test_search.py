@@ -105,7 +105,7 @@ async def test_an_index_of_an_old_folding_is_made_anew_in_blocks(
     )
     await connection.execute("UPDATE autonomy_ctx.search_progress SET folding = 0")
     first = await read_entries(connection)
-    assert [(block.start, block.end < 703) for block, _ in first] == [(0, True)]
+    assert [(block.start, block.end < 703) for block in first] == [(0, True)]
     async with connection.transaction():
         await search.write_index_blocks(connection, ANA, first)
     assert await entries(connection) == list(range(1, 704)), "the old rest is found as it is"

@@ -204,7 +204,7 @@ async def _cancel_statement(connection: Connection) -> None:
 
 
 class _Writer:
-    """What proves the commits of one transaction after another: its row has the number of the last one."""
+    """A proof of commits, one transaction after another: its row has the number of the last one."""
 
     __slots__ = ("id", "number")
 
@@ -223,7 +223,7 @@ class _Transaction(Generic[T]):
 
 
 def connect_options(url: str) -> dict[str, Any]:
-    """What a connection is made with, as far as a URL does not say it."""
+    """Options of a connection that its URL does not set."""
     parts = parse_url(url)
     # Nothing is prepared and nothing is set: behind a pooler, each transaction may have another session.
     options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "client_encoding": "utf8"}
@@ -317,7 +317,7 @@ class Database:
 
     @property
     def begin_statement(self) -> str:
-        """What begins a transaction; in one round trip with the limit of how long it may stand still."""
+        """The statement that begins a transaction, with the limit of how long it may stand still."""
         milliseconds = max(int(min(IDLE_SECONDS, self.timeout * IDLE_SHARE) * 1000), 1)
         return (
             "BEGIN ISOLATION LEVEL READ COMMITTED; "
@@ -338,7 +338,7 @@ class Database:
             raise self._outage_error(deadline) from None
 
     async def survives(self, statement: sql.Composed) -> bool:
-        """Whether the server can run a statement without crashing.
+        """Try whether the server can run a statement without crashing.
 
         It is run once, on a separate connection.
         """

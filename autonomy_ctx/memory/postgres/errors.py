@@ -1,4 +1,4 @@
-"""What went wrong on the way to PostgreSQL: whether to try again, and the error that a user should see.
+"""Errors of PostgreSQL: which of them to try again after, and the error that a user should see.
 
 The errors of psycopg are not chained to ours: they may quote message ids, or parts of a URL.
 """
@@ -35,7 +35,7 @@ _REFUSED_STATES = {
 
 
 class Failure(Enum):
-    """What an error of psycopg means for a call."""
+    """Kinds of errors of psycopg, by what a call does next."""
 
     # The connection is gone or cannot be made. It may work again.
     LOST = "lost"
@@ -79,7 +79,7 @@ def parse_url(url: str) -> dict[str, object]:
 
 
 def classify(error: psycopg.Error) -> Failure:
-    """What an error means for the call that met it."""
+    """Tell the kind of an error."""
     state = error.sqlstate
     if state is None:
         # No answer of a server: the socket was closed, or the client itself refused.
@@ -93,7 +93,7 @@ def classify(error: psycopg.Error) -> Failure:
 
 
 def is_unanswered(error: psycopg.Error) -> bool:
-    """Whether a statement may have been done: the server has not said that it was not.
+    """True when a statement may have been done: the server has not said that it was not.
 
     A pooler that has lost the server answers with a state of its own, of class 08.
     """
@@ -126,13 +126,13 @@ def describe(error: psycopg.Error) -> str:
 
 
 def is_full(error: psycopg.Error) -> bool:
-    """Whether a server has no room for another connection."""
+    """True when a server has no room for another connection."""
     text = str(error).lower()
     return error.sqlstate == "53300" or "too many" in text or "remaining connection slots" in text
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """Whether a retry would not help: a wrong password, for example, or an unknown database."""
+    """True when a retry would not help: a wrong password, for example, or an unknown database."""
     if error.sqlstate is not None:
         return error.sqlstate.startswith(tuple(_REFUSED_STATES))
     if is_full(error):

@@ -122,7 +122,7 @@ async def _read_segments(connection: Connection, conversation_id: int, at: int) 
 
 
 async def _count_until(connection: Connection, conversation_id: int, head: Head, at: int) -> int:
-    """How many messages there are up to a position. They are counted only if some were deleted."""
+    """Count the messages up to a position; rows are read only if some were deleted."""
     if at == head.position:
         return head.count
     if head.count == head.position:

@@ -126,7 +126,7 @@ async def complete_task(connection: Connection, lease: Lease, again_in: float | 
 
 
 async def is_leased(connection: Connection, conversation_id: int, fence: int) -> bool:
-    """Whether the lease with this fence is the newest and not released; it may have expired."""
+    """True while the lease with this fence is the newest and not released; it may have expired."""
     return await fetch_one(connection, _SELECT_LEASED, (conversation_id, fence)) is not None
 
 

@@ -120,7 +120,7 @@ _SELECT_CONVERSATION_IDS = """
 
 
 def key_digest(key: Key) -> bytes:
-    """What a conversation is found by. Names have no NUL, so no two keys join to the same text."""
+    """A key to find a conversation by. Names have no NUL, so no two keys join to the same text."""
     return sha256("\0".join(key).encode()).digest()
 
 
@@ -146,7 +146,7 @@ async def find_conversation(
 
 
 async def ensure_conversation(connection: Connection, key: Key) -> tuple[int, Head]:
-    """The same, locked; a row is made for one that is new."""
+    """Find a conversation and lock it; a row is made for one that is new."""
     found = await find_conversation(connection, key, lock=True)
     while found is None:
         await connection.execute(

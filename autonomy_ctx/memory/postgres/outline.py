@@ -61,7 +61,7 @@ _SELECT_WORK = (
 async def read_outline(
     connection: Connection, key: Key, ranges: Sequence[tuple[int, int]]
 ) -> ConversationOutline:
-    """How a conversation came to be."""
+    """Read the history of a conversation."""
     found = await find_conversation(connection, key)
     if found is None:
         return ConversationOutline()

@@ -146,7 +146,7 @@ async def put_record(connection: Connection, key: Key, record: RecordDraft) -> N
 
 
 def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
-    """What a statement has after `head` to store a record that quotes nothing beside messages; its values."""
+    """The part of a statement after `head` that stores a record without quotes; and its values."""
     kind, name, body, keep, derived, generation, _ = record
     indexed = index_text(name)
     long_name = None if indexed == name else name

@@ -167,7 +167,7 @@ _SELECT_MESSAGES = """
 
 
 class SearchState(NamedTuple):
-    """What can be found: the number of the scope in the index, its messages, and what the index lacks."""
+    """The number of a scope in the index, the messages that can be found, and what the index lacks."""
 
     scope_number: int | None
     messages: int
@@ -206,7 +206,7 @@ async def _update_index(
 
 
 async def read_state(connection: Connection, search_scope: SearchScope) -> SearchState:
-    """What can be found, and what the index lacks."""
+    """Read what can be found, and what the index lacks."""
     agent, scope, conversation = search_scope
     values: dict[str, Any] = {"scope_key": _scope_digest(search_scope), "agent": agent, "scope": scope}
     statement = _SELECT_SCOPE_STATE
@@ -275,7 +275,7 @@ async def find_messages(
     terms: QueryTerms,
     limit: int,
 ) -> list[SearchHit]:
-    """What matches any of the terms, best first; of equals the newest."""
+    """Find what matches any of the terms, best first; of equals the newest."""
     if state.scope_number is None:
         return []
     number = state.scope_number

@@ -399,7 +399,7 @@ class PostgresStore:
             await self._notifications.close()
 
     async def _try_pgvector(self) -> vector_rows.Trial:
-        """Whether the server can compare vectors, found out once for all processes."""
+        """Find out whether the server can compare vectors, once for all processes."""
         trial = await self._write(vector_rows.begin_trial)
         with anyio.move_on_after(vector_rows.TRIAL_SECONDS):
             while trial.is_running:

@@ -117,7 +117,7 @@ _UPDATE_CONVERSATION = """
 
 
 async def count_conversations(connection: Connection, scope: str | None) -> int:
-    """How many conversations there are, also those without messages."""
+    """Count the conversations, also those without messages."""
     [(number,)] = await fetch_all(connection, _COUNT, (scope, scope))
     return int(number)
 

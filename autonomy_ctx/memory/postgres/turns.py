@@ -125,7 +125,7 @@ class LockedQueue(NamedTuple):
         return next((place for place in self.places if place.owner == owner), None)
 
     def may_begin(self, owner: str) -> bool:
-        """Whether the owner holds the turn, or the turn is free and no other waits before it."""
+        """True when the owner holds the turn, or the turn is free and no other waits before it."""
         if self.holder and self.owner == owner:
             return True
         own = self.find(owner)
@@ -348,7 +348,7 @@ async def _notify(connection: Connection, key: Key, line: LockedQueue) -> None:
 
 
 async def _is_stored(connection: Connection, conversation_id: int, drafts: Sequence[Draft]) -> bool:
-    """Whether all of it is in the log already."""
+    """True when all drafts are in the log already."""
     known = await log.find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
     return all(
         draft.message.id in known and same_content(known[draft.message.id][1], draft.whole or draft.body)

@@ -144,7 +144,7 @@ _SELECT_VECTORS = """
 
 
 class Trial(NamedTuple):
-    """What is known of pgvector on a server: where it is, whether it works, or why it cannot be used."""
+    """A test of pgvector on a server: where it is, whether it works, or why it cannot be used."""
 
     vector_schema: str | None = None
     server: str = ""
@@ -154,7 +154,7 @@ class Trial(NamedTuple):
     problem: str = ""
 
     def distance_statement(self) -> sql.Composed:
-        """What computes a distance."""
+        """The statement that computes a distance."""
         return sql.SQL(TRIAL_DISTANCE).format(schema=sql.Identifier(self.vector_schema or ""))
 
 
@@ -330,7 +330,7 @@ def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: 
 def _insert_statement(
     embedder: EmbedderInForce, conversation_id: int, block: VectorBlock
 ) -> tuple[sql.Composed, dict[str, Any]]:
-    """What stores the vectors of a block, in the column of their type."""
+    """The statement that stores the vectors of a block in the column of their type, and its values."""
     is_native = embedder.vector_schema is not None
     made: list[Any] = [_vector_text(one.vector) if is_native else one.vector for one in block.vectors]
     statement = _INSERT_VECTORS.format(

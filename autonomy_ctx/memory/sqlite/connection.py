@@ -288,7 +288,7 @@ class FileLock:
         self._own = os.fstat(self._file)
 
     def _in_place(self) -> bool:
-        """Whether the file at the path is still the locked one; other processes lock the file at the path."""
+        """True while the file at the path is the locked one; other processes lock the file at the path."""
         own = self._own
         return _file_identity(self.path) == (own.st_dev, own.st_ino)
 
@@ -329,7 +329,7 @@ class OpenFile:
         self._checked_at = 0.0
 
     def matches_path(self) -> bool:
-        """Whether what is open is still what is at the path; looked up now and then."""
+        """True while the open file is the one at the path; looked up now and then."""
         if self.identity is None:
             return False
         now = time.monotonic()

@@ -182,7 +182,7 @@ def drop_covered_facts(
 def read_forkable_facts(
     connection: sqlite3.Connection, conversation_id: int, at: int, covered: int
 ) -> tuple[dict[int, FactRow], dict[int, int]]:
-    """What `fork_facts` has to know of a fork at a position: rows by number, and what ended them."""
+    """The input of `fork_facts` for a fork at a position: rows by number, and what ended them."""
     found = connection.execute(_SELECT_FORKABLE, (conversation_id, at, covered)).fetchall()
     ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
     return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by

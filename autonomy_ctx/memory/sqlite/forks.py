@@ -123,7 +123,7 @@ def find_message(
 
 
 def has_position(connection: sqlite3.Connection, conversation_id: int, position: int) -> bool:
-    """Whether a conversation has a message at a position."""
+    """True when a conversation has a message at a position."""
     return any(
         connection.execute(
             "SELECT 1 FROM message WHERE conversation_id = ? AND position = ?",
@@ -173,7 +173,7 @@ def _read_segments(connection: sqlite3.Connection, conversation_id: int, at: int
 
 
 def _count_until(connection: sqlite3.Connection, conversation_id: int, head: Head, at: int) -> int:
-    """How many messages there are up to a position. Only where some were deleted they are counted."""
+    """Count the messages up to a position; rows are read only if some were deleted."""
     if at == head.position:
         return head.count
     if head.count == head.position:

@@ -177,7 +177,7 @@ def find_hits(
     limit: int,
     ranges: Sequence[tuple[int, int, int]] = (),
 ) -> list[RowHit]:
-    """What matches any of the terms, best first; of equals the newest.
+    """Find what matches any of the terms, best first; of equals the newest.
 
     With several `ranges`, in those: each a conversation, its first and its last position.
     """
@@ -224,7 +224,7 @@ def unlist_entries(connection: sqlite3.Connection, conversation_id: int, positio
 
 
 def needs_purge(connection: sqlite3.Connection) -> bool:
-    """Whether something of deleted messages may still stand in the index."""
+    """True while something of deleted messages may still stand in the index."""
     return bool(connection.execute("SELECT stage FROM search_purge").fetchone()[0])
 
 

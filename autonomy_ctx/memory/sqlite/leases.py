@@ -108,7 +108,7 @@ def complete_task(transaction: Transaction, now: float, lease: Lease, again_in: 
 
 
 def is_leased(connection: sqlite3.Connection, conversation_id: int, fence: int) -> bool:
-    """Whether the lease with this fence is the newest and not released; it may have expired."""
+    """True while the lease with this fence is the newest and not released; it may have expired."""
     found = connection.execute(
         """
         SELECT 1 FROM conversation c JOIN work w ON w.conversation_id = c.id

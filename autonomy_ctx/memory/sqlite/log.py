@@ -339,7 +339,7 @@ class Transaction:
         return [place]
 
     def _count_rows(self, shared: SharedRange, owner: int) -> int:
-        """How many rows of the owner are in a range."""
+        """Count the rows of the owner in a range."""
         [(number,)] = self._connection.execute(
             "SELECT count(*) FROM message WHERE conversation_id = ? AND position BETWEEN ? AND ?",
             (owner, shared.first, shared.last),

@@ -28,7 +28,7 @@ def latest_version() -> int:
 
 
 def is_current(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether there is nothing to set up; raises, untouched, for a file that is not ours to write."""
+    """True when there is nothing to set up; raises, untouched, for a file that is not ours to write."""
     # In one transaction: another process may be making the tables right now.
     connection.execute("BEGIN")
     try:

@@ -45,7 +45,7 @@ _SELECT_WORK = "SELECT due, attempts, refusals, owner IS NOT NULL FROM work WHER
 def read_outline(
     connection: sqlite3.Connection, key: Key, ranges: Sequence[tuple[int, int]]
 ) -> ConversationOutline:
-    """How a conversation came to be, in one snapshot."""
+    """Read the history of a conversation, in one snapshot."""
     with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:

@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 
 
 def decode_progress(data: bytes) -> Progress | None:
-    """What a line says; None when it is not whole, as after a power cut."""
+    """Decode a line; None when it is not complete, as after a power cut."""
     try:
         database, _, commits, _, messages, _ = data.decode().split(" ")
         progress = Progress(database, int(commits), int(messages))

@@ -76,7 +76,7 @@ class PendingIndexWork(NamedTuple):
 
 
 def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope) -> PendingIndexWork | None:
-    """What the index lacks; None when it has everything."""
+    """Find what the index lacks; None when it has everything."""
     unindexed = connection.execute(_SELECT_UNINDEXED, search_scope).fetchall()
     needs_purge = fulltext.needs_purge(connection)
     return PendingIndexWork(unindexed, needs_purge) if unindexed or needs_purge else None
@@ -144,7 +144,7 @@ def search_messages(
     *,
     even_if_stale: bool,
 ) -> list[SearchHit] | PendingIndexWork:
-    """What the search finds, in one snapshot; or what has to be done first."""
+    """Search in one snapshot, or return the work that has to be done first."""
     with snapshot(connection):
         first = None if even_if_stale else pending_index_work(connection, search_scope)
         return _find(connection, search_scope, terms, limit) if first is None else first

@@ -51,7 +51,7 @@ class Reader:
 
     @property
     def ready(self) -> bool:
-        """Whether small reads can run; if not, any job for the worker will see to it."""
+        """True when small reads can run; if not, any job for the worker opens the file."""
         return self.inline_connection is not None and self.file.matches_path()
 
     def try_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
@@ -325,7 +325,7 @@ class Writer:
 
 
 def _until(seconds: float) -> Callable[[], bool]:
-    """Whether so many seconds from now are not over yet."""
+    """A condition that holds for so many seconds from now."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
 

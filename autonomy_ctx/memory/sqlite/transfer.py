@@ -60,7 +60,7 @@ _UPDATE_CONVERSATION = """
 
 
 def count_conversations(connection: sqlite3.Connection, scope: str | None) -> int:
-    """How many conversations there are, also those without messages."""
+    """Count the conversations, also those without messages."""
     [(number,)] = connection.execute(
         "SELECT count(*) FROM conversation WHERE ?1 IS NULL OR scope = ?1", (scope,)
     )

@@ -132,7 +132,7 @@ def leave_turn(transaction: Transaction, key: Key, ticket: int | None, owner: st
 
 
 def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float) -> bool:
-    """Whether the turn of a ticket may have come, or its place is gone."""
+    """True when the turn of a ticket may have come, or its place is gone."""
     line = _read_line(connection, key)
     if line is None or not _has_place(connection, line, ticket):
         return True
@@ -140,7 +140,7 @@ def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float)
 
 
 def _may_begin(connection: sqlite3.Connection, line: QueueRow, ticket: int | None, now: float) -> bool:
-    """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
+    """True when the turn is free and no other waits before a ticket, or before the end of the queue."""
     if line.holder and line.holder == ticket:
         return True
     if line.holder and _is_live(line.owner, line.until, now):
@@ -197,7 +197,7 @@ def _is_live(owner: str, until: float, now: float) -> bool:
 
 
 def _is_stored(connection: sqlite3.Connection, key: Key, drafts: Sequence[Draft]) -> bool:
-    """Whether all of it is in the log already."""
+    """True when all drafts are in the log already."""
     for draft in drafts:
         found = find_stored(connection, key, draft.message.id)
         if found is None or not same_content(found, draft.whole or draft.body):

@@ -46,7 +46,7 @@ _CacheKey: TypeAlias = tuple[str, str, int | None]
 
 
 class _FileState(NamedTuple):
-    """What a matrix was read from. When it changes, all of it is read again."""
+    """The state of the file that a matrix was read from. When it changes, all of it is read again."""
 
     identity: object
     embedder: int

@@ -64,7 +64,7 @@ def use_embedder(connection: sqlite3.Connection, name: str, dimensions: int) -> 
 
 
 def is_in_force(connection: sqlite3.Connection, embedder: int) -> bool:
-    """Whether vectors are kept under this number."""
+    """True while vectors are kept under this number."""
     found = connection.execute(_SELECT_EMBEDDER).fetchone()
     return found is not None and found[0] == embedder
 
