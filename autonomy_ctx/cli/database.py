@@ -91,7 +91,7 @@ class ServerState:
 
 async def read_server_state(url: str) -> ServerState:
     """Look at a PostgreSQL database; the error of the store when it cannot be reached."""
-    from autonomy_ctx.memory.postgres.errors import ServerName
+    from autonomy_ctx.memory.postgres.errors import server_name
     from autonomy_ctx.memory.postgres.migrate import read_version
 
     async with _connect(url) as connection:
@@ -101,7 +101,7 @@ async def read_server_state(url: str) -> ServerState:
         [may_create] = await _fetch(connection, "SELECT has_database_privilege(current_database(), 'CREATE')")
         tables = await (await connection.execute(_SELECT_RIGHTS)).fetchall()
         return ServerState(
-            name=ServerName.from_url(url).text,
+            name=server_name(url),
             server_version=connection.info.server_version,
             schema_version=None if version is None else version[0],
             encoding=encoding,
@@ -132,9 +132,9 @@ async def _connect(url: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
     except ImportError as error:
         raise ImportError(f"PostgreSQL needs {error.name}: pip install 'autonomy-ctx[postgres]'") from None
     from autonomy_ctx.memory.postgres.connection import connect_options
-    from autonomy_ctx.memory.postgres.errors import ServerName, outage_error, translate
+    from autonomy_ctx.memory.postgres.errors import outage_error, server_name, translate
 
-    name = ServerName.from_url(url).text
+    name = server_name(url)
     try:
         with anyio.fail_after(SERVER_SECONDS):
             connection = await psycopg.AsyncConnection.connect(url, **connect_options(url))

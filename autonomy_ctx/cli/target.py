@@ -159,9 +159,9 @@ def describe_url(url: str) -> str:
     if url.startswith("sqlite:"):
         return path_from_url(url)
     if url.startswith(POSTGRES):
-        from autonomy_ctx.memory.postgres.errors import ServerName
+        from autonomy_ctx.memory.postgres.errors import server_name
 
-        return ServerName.from_url(url).text
+        return server_name(url)
     return f"{url.partition('://')[0]}://..."
 
 

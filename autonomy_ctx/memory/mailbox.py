@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
@@ -29,49 +28,16 @@ MAIL_LABEL = "mail"
 CHUNK_SIZE = 200
 
 
-class PendingMail(NamedTuple):
-    """Mail that waits: what decides whether and where it is shown, and its dict form."""
-
-    id: str
-    priority: float
-    sent: datetime
-    ttl_seconds: float | None
-    node: str | None
-    form: dict[str, Any]
-
-    def expired(self, at: datetime) -> bool:
-        """As of a `DirectMessage`."""
-        return self.ttl_seconds is not None and (at - self.sent).total_seconds() >= self.ttl_seconds
-
-    def is_addressed_to(self, target: str, node: str | None) -> bool:
-        """True when the target may read it at a node; None is any."""
-        return node is None or self.node in (None, target, node)
-
-    def to_direct_message(self) -> DirectMessage:
-        """All of it."""
-        found = item_from_dict(self.form)
-        if not isinstance(found, DirectMessage):
-            raise ValueError("not the body of a direct message")
-        return found
-
-
-def encode_mail(mail: DirectMessage) -> str:
-    """Mail as a record's body."""
-    return json.dumps(item_to_dict(mail))
-
-
-async def decode_pending_mail(records: Sequence[Record]) -> list[PendingMail]:
+async def decode_mail(records: Sequence[Record]) -> list[DirectMessage]:
     """The mail of records, in their order."""
-    return [
-        _parse_pending_mail(json.loads(record.body))
-        async for some in Chunks(records, CHUNK_SIZE)
-        for record in some
-    ]
+    return [_decode(record) async for some in Chunks(records, CHUNK_SIZE) for record in some]
 
 
-def sort_by_urgency(waiting: Sequence[PendingMail]) -> list[PendingMail]:
-    """Most urgent first, then oldest first, then as it came."""
-    return sorted(waiting, key=lambda one: (-one.priority, one.sent))
+def _decode(record: Record) -> DirectMessage:
+    found = item_from_dict(json.loads(record.body))
+    if not isinstance(found, DirectMessage):
+        raise ValueError("not the body of a direct message")
+    return found
 
 
 def as_message(mail: DirectMessage) -> Message:
@@ -89,27 +55,16 @@ def as_message(mail: DirectMessage) -> Message:
     )
 
 
-def mail_fingerprint(form: Mapping[str, Any]) -> str:
+def mail_fingerprint(mail: DirectMessage) -> str:
     """A fingerprint of the content of mail, regardless of its time."""
-    lasting = {name: value for name, value in form.items() if name != "created_at"}
+    lasting = {name: value for name, value in item_to_dict(mail).items() if name != "created_at"}
     return sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
 
 
 def check_same_content(mail: DirectMessage, known: str) -> None:
     """Raise an error for other content under an id that is in use."""
-    if mail_fingerprint(item_to_dict(mail)) != known:
+    if mail_fingerprint(mail) != known:
         raise ConflictingMessage(message_id=mail.id)
-
-
-def _parse_pending_mail(form: dict[str, Any]) -> PendingMail:
-    return PendingMail(
-        id=form["id"],
-        priority=form["priority"],
-        sent=datetime.fromisoformat(form["created_at"]),
-        ttl_seconds=form["ttl_seconds"],
-        node=form["target_node_id"],
-        form=form,
-    )
 
 
 MAIL_KIND, DELIVERED_KIND = "mail", "mail-delivered"
@@ -136,15 +91,13 @@ class Mailbox:
             raise InvalidMessage("mail", f"must be a DirectMessage, not {type(mail).__name__}")
         check_id(mail.id)
         key, store = make_key(mail.target_agent, scope, conversation), self._memory.store
-        body = encode_mail(mail)
+        body = json.dumps(item_to_dict(mail))
         if len(body) > MAIL_LIMIT:
             raise MessageTooLarge(size=len(body), limit=MAIL_LIMIT)
         # What waits first: mail on its way into the log is noted as delivered before it stops waiting.
-        for known in await decode_pending_mail(
-            await store.read_records(key, MAIL_KIND, name=mail.id, limit=1)
-        ):
+        for known in await decode_mail(await store.read_records(key, MAIL_KIND, name=mail.id, limit=1)):
             if not known.expired(self._clock()):
-                check_same_content(mail, mail_fingerprint(known.form))
+                check_same_content(mail, mail_fingerprint(known))
                 return False
         if await self._was_delivered(key, mail):
             return False
@@ -165,13 +118,17 @@ class Mailbox:
         """
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         key, at = make_key(target, scope, conversation), self._clock()
-        found = await decode_pending_mail(await self._memory.store.read_records(key, MAIL_KIND))
-        waiting = [one for one in found if not one.expired(at) and one.is_addressed_to(target, node)]
+        found = await decode_mail(await self._memory.store.read_records(key, MAIL_KIND))
+        waiting = [
+            one
+            for one in found
+            if not one.expired(at) and (node is None or one.target_node_id in (None, target, node))
+        ]
         if waiting:
             log = await self._memory.for_agent(target).read(scope, conversation, limit=DELIVERY_LOOKBACK)
             arrived = {mail_id(entry.message) for entry in log.entries}
             waiting = [one for one in waiting if one.id not in arrived]
-        return [one.to_direct_message() for one in sort_by_urgency(waiting)[:limit]]
+        return sorted(waiting, key=lambda one: (-one.priority, one.created_at))[:limit]
 
     async def deliver(self, target: str, ids: Iterable[str], *, scope: str, conversation: str) -> int:
         """Move mail to the target's log. Repeating the call is safe. Returns how many were moved."""
@@ -180,25 +137,25 @@ class Mailbox:
             return 0
         key, store = make_key(target, scope, conversation), self._memory.store
         generation = (await store.head(key)).generation
-        waiting = await decode_pending_mail(await store.read_records(key, MAIL_KIND))
+        waiting = await decode_mail(await store.read_records(key, MAIL_KIND))
         # Mail that has expired since is included, because it was read in time. The log is ordered by time.
-        read = sorted((one for one in waiting if one.id in wanted), key=lambda one: one.sent)
+        read = sorted((one for one in waiting if one.id in wanted), key=lambda one: one.created_at)
         if not read:
             return 0
         logged = await self._append(key, read)
         # Only now: what is noted as delivered is in the log, and what stops waiting is noted.
-        notes = [(one.id, mail_fingerprint(one.form)) for one in read]
+        notes = [(one.id, mail_fingerprint(one)) for one in read]
         if not await store.put_records(key, DELIVERED_KIND, notes, generation=generation):
             await self._undo_append(key, logged)
             return await self.deliver(target, wanted, scope=scope, conversation=conversation)
         return len(await store.drop_records(key, MAIL_KIND, [one.id for one in read]))
 
-    async def _append(self, key: Key, read: Sequence[PendingMail]) -> dict[str, str]:
+    async def _append(self, key: Key, read: Sequence[DirectMessage]) -> dict[str, str]:
         """Append mail to the log; returns, for the id of each, its id in the log."""
         log, ids = self._memory.for_agent(key.agent), {one.id: one.id for one in read}
         while True:
             try:
-                messages = [replace(as_message(one.to_direct_message()), id=ids[one.id]) for one in read]
+                messages = [replace(as_message(one), id=ids[one.id]) for one in read]
                 await log.append(key.scope, key.conversation, *messages)
                 return ids
             except ConflictingMessage as error:
@@ -206,7 +163,7 @@ class Mailbox:
                 other = [one for one in read if ids[one.id] == one.id == error.message_id]
                 if not other:
                     raise
-                ids[error.message_id] = mail_fingerprint(other[0].form)
+                ids[error.message_id] = mail_fingerprint(other[0])
 
     async def _undo_append(self, key: Key, logged: Mapping[str, str]) -> None:
         """Delete the mail again if the conversation was deleted meanwhile."""
@@ -229,7 +186,7 @@ class Mailbox:
         if _fits(records, size):
             return
         at = self._clock()
-        expired = {one.id for one in await decode_pending_mail(records) if one.expired(at)}
+        expired = {one.id for one in await decode_mail(records) if one.expired(at)}
         left = [record for record in records if record.name not in expired]
         if not _fits(left, size):
             raise MailboxFull(

@@ -37,12 +37,6 @@ class Key(NamedTuple):
 
 def make_key(agent: str, scope: str, conversation: str) -> Key:
     """A key whose names every store can hold exactly as they are."""
-    if agent.__class__ is scope.__class__ is conversation.__class__ is str:
-        # Nearly always; the others are told what is wrong.
-        names = agent + scope + conversation
-        if len(names) <= MAX_NAME_BYTES and names.isascii() and "\0" not in names:
-            # What `Key(...)` comes to, in half the time.
-            return tuple.__new__(Key, (agent, scope, conversation))
     check_name("agent", agent)
     check_name("scope", scope)
     check_name("conversation", conversation)

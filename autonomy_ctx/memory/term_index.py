@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
@@ -145,13 +145,12 @@ def is_question(text: str) -> bool:
     return 2 * (start + 1) <= len(text)
 
 
-class _ConversationIndex:
+class _CachedIndex(NamedTuple):
     """The index of a conversation as of a head, in the log with that identity."""
 
-    __slots__ = ("head", "identity", "index")
-
-    def __init__(self, identity: object, head: Head, index: TermIndex) -> None:
-        self.identity, self.head, self.index = identity, head, index
+    identity: object
+    head: Head
+    terms: TermIndex
 
 
 class TermIndexes:
@@ -162,8 +161,8 @@ class TermIndexes:
     ) -> None:
         self._clock = clock
         self._used_at: dict[StoreKey, float] = {}
-        self._indexes: ConversationCache[StoreKey, _ConversationIndex] = ConversationCache(
-            max_bytes, getsizeof=lambda cached: cached.index.size
+        self._indexes: ConversationCache[StoreKey, _CachedIndex] = ConversationCache(
+            max_bytes, getsizeof=lambda cached: cached.terms.size
         )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
@@ -190,7 +189,7 @@ class TermIndexes:
             return None
         if cached is not None and window.head.position == cached.head.position:
             self._used_at[store_key] = self._clock()
-            return cached.index
+            return cached.terms
         entries = list(window.entries)
         while (after := after + MESSAGES_PER_READ) < window.head.position:
             more = await store.read(key, after=after, before=after + MESSAGES_PER_READ + 1)
@@ -200,15 +199,15 @@ class TermIndexes:
             entries += [entry for entry in more.entries if entry.position <= window.head.position]
         new = [IndexedMessage(key.conversation, *entry) for entry in entries]
         if cached is not None and len(new) <= MAX_INLINE_MESSAGES:
-            index = self._extend(cached.index, new)
+            index = self._extend(cached.terms, new)
         else:
-            known = [] if cached is None else cached.index.messages[:]
+            known = [] if cached is None else cached.terms.messages[:]
             index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
         with self._lock:
             self._indexes.pop(store_key, None)
             if index.size > MAX_INDEX_BYTES:
                 return None
-            self._indexes[store_key] = _ConversationIndex(store.identity, window.head, index)
+            self._indexes[store_key] = _CachedIndex(store.identity, window.head, index)
             self._used_at[store_key] = self._clock()
         return index
 

@@ -28,7 +28,6 @@ from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreError, StoreUnavail
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.postgres.errors import (
     Failure,
-    ServerName,
     classify,
     damage_error,
     describe,
@@ -37,6 +36,7 @@ from autonomy_ctx.memory.postgres.errors import (
     is_unanswered,
     outage_error,
     parse_url,
+    server_name,
     translate,
 )
 from autonomy_ctx.memory.postgres.migrate import prepare_schema
@@ -240,7 +240,7 @@ class Database:
     def __init__(self, url: str, *, timeout: float, pool_size: int) -> None:
         self.options = connect_options(url)
         self.url, self.timeout, self.pool_size = url, timeout, pool_size
-        self.name = ServerName.from_url(url).text
+        self.name = server_name(url)
         # Which database was found there, and how often: after a failover it may have lost the last commits.
         self.identity: tuple[str, int] | None = None
         self._opens = 0

@@ -6,7 +6,6 @@ The errors of psycopg are not chained to ours: they may quote message ids, or pa
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 import psycopg
 from psycopg import conninfo
@@ -47,21 +46,15 @@ class Failure(Enum):
     FINAL = "final"
 
 
-class ServerName(NamedTuple):
-    """Where a database is, without user and password."""
-
-    text: str
-
-    @classmethod
-    def from_url(cls, url: str) -> ServerName:
-        """The hosts, ports and name of the database in a URL."""
-        parts = parse_url(url)
-        hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
-        ports = str(parts.get("port") or _DEFAULT_PORT).split(",")
-        if len(ports) < len(hosts):
-            ports *= len(hosts)
-        places = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
-        return cls(f"postgresql://{places}/{parts.get('dbname') or parts.get('user') or ''}")
+def server_name(url: str) -> str:
+    """The hosts, ports and name of the database in a URL, without user and password."""
+    parts = parse_url(url)
+    hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
+    ports = str(parts.get("port") or _DEFAULT_PORT).split(",")
+    if len(ports) < len(hosts):
+        ports *= len(hosts)
+    places = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
+    return f"postgresql://{places}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 def parse_url(url: str) -> dict[str, object]:

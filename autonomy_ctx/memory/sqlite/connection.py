@@ -158,8 +158,13 @@ def check_location(path: str, mounts: str | None = None) -> None:
             problem=f"the folder {folder} is not writable for this user",
             advice="SQLite makes files beside the database: change the owner or choose another folder",
         )
-    if file.exists():
-        _check_permissions(path, file)
+    # By its permissions only: to open and close the file here would drop this process's locks on it.
+    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+        raise StoreUnavailable(
+            path=path,
+            problem="may not be read and written by this user",
+            advice="change its owner or permissions",
+        )
 
 
 def check_folder(path: str) -> None:
@@ -190,16 +195,6 @@ def filesystem_type(file: Path, mounts: str) -> str | None:
         if (file == point or point in file.parents) and len(point.parts) >= best:
             best, kind = len(point.parts), fields[2]
     return kind
-
-
-def _check_permissions(path: str, file: Path) -> None:
-    """By its permissions only: to open and close the file here would drop this process's locks on it."""
-    if not os.access(file, os.R_OK | os.W_OK):
-        raise StoreUnavailable(
-            path=path,
-            problem="may not be read and written by this user",
-            advice="change its owner or permissions",
-        )
 
 
 def _read_mounts() -> str:
