@@ -453,26 +453,8 @@ def find_cycles() -> set[frozenset[str]]:
     return found
 
 
-CYCLES: set[frozenset[str]] = {
-    frozenset(
-        {
-            "autonomy_ctx.agents.agent",
-            "autonomy_ctx.agents.agent_tools",
-            "autonomy_ctx.agents.options",
-            "autonomy_ctx.agents.serialization",
-            "autonomy_ctx.agents.subagents",
-            "autonomy_ctx.agents.tool_runner",
-            "autonomy_ctx.agents.turn",
-        }
-    ),
-    frozenset({"autonomy_ctx.containers.recording", "autonomy_ctx.containers.runtime"}),
-    frozenset({"autonomy_ctx.memory.message_ref", "autonomy_ctx.memory.store"}),
-    frozenset({"autonomy_ctx.tools.mcp", "autonomy_ctx.tools.mcp_connection"}),
-}
-
-
 def test_no_modules_of_a_folder_import_each_other() -> None:
-    assert find_cycles() == CYCLES
+    assert find_cycles() == set()
 
 
 # -- one name for one thing --------------------------------------------------------------------------------

@@ -14,12 +14,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import anyio
 
 from autonomy_ctx._lazy import former_method
-from autonomy_ctx.agents import serialization
 from autonomy_ctx.agents.agent_tools import AgentTools, own_tools
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
@@ -28,9 +27,11 @@ from autonomy_ctx.agents.options import (
     ITEM_TOOL,
     AgentHook,
     AgentOptions,
+    Host,
     TurnEnvironment,
     TurnLimits,
     check_agent_name,
+    check_host,
     check_mail,
     check_memory,
     check_model,
@@ -45,6 +46,7 @@ from autonomy_ctx.agents.options import (
     user_message,
 )
 from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
+from autonomy_ctx.agents.serialization import decode_arguments, encode_options
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
@@ -53,8 +55,8 @@ from autonomy_ctx.agents.turn_queue import BeginTurn, TurnQueue, enclosing_lease
 from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.errors import AgentClosed, InvalidAgent
-from autonomy_ctx.hooks import Hook, validate_hooks
+from autonomy_ctx.errors import AgentClosed
+from autonomy_ctx.hooks import Hook, hooks_to_names, validate_hooks
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
@@ -83,20 +85,6 @@ QUEUE_LIMIT = 10
 CACHE_TOKENS = 2_000_000
 MIN_ENTRY_TOKENS = 1_000
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
-
-
-@runtime_checkable
-class Host(Protocol):
-    """What an agent needs of the node that hosts it."""
-
-    memory: Memory
-    background: Background
-
-    def host(self, agent: Agent) -> None:
-        """Add an agent under its name."""
-
-    def release(self, agent: Agent) -> None:
-        """Remove a closed agent."""
 
 
 class ModelOwner(Protocol):
@@ -179,7 +167,7 @@ class Agent(AsyncResource):
         self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
         if node is not None:
-            _check_host(name, node)
+            check_host(name, node)
         self._owns_memory = memory is None and node is None
         memory = check_memory(name, memory) or (
             node.memory if node is not None else Memory(clock=clock, new_id=new_id)
@@ -243,7 +231,7 @@ class Agent(AsyncResource):
     @classmethod
     async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
         """Make an agent that a node hosts; it takes all arguments of `Agent`."""
-        _check_host(name, node)
+        check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
         # Its queue and pool have at once what earlier turns put there; no turn waits for a server.
@@ -513,7 +501,7 @@ class Agent(AsyncResource):
         async with self._edit_log(key):
             await self._items.clear(key)
             # First what only this conversation's records know of.
-            deleted = await self._subagents.delete(scope, conversation)
+            deleted = await self._subagents.delete(key)
             return deleted + await self.memory.delete_conversation(scope, conversation)
 
     # -- copies and ends ------------------------------------------------------------------------
@@ -536,12 +524,27 @@ class Agent(AsyncResource):
 
     def to_dict(self) -> dict[str, Any]:
         """The agent as JSON: names of tools and hooks, waiting turns, queue and pool; no model, no memory."""
-        return serialization.to_dict(self)
+        return {
+            "name": self.name,
+            "description": self.description,
+            "instructions": self.instructions,
+            **encode_options(self.options),
+            "hooks": hooks_to_names(self.hooks),
+            "turns": [turn.to_dict() for turn in self.waiting],
+            "context_queue": self.context_queue.to_dict(),
+            "context_pool": self.context_pool.to_dict(),
+            "reads_items": self._items.given,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **options: Any) -> Agent:
         """An agent from the result of `to_dict`; tools and hooks are found by name. `options` override it."""
-        return serialization.from_dict(cls, data, options)
+        agent = cls(**decode_arguments(data, options))
+        if "context_queue" not in options and "context_pool" not in options:
+            # Saved ones are not given ones: they are there in every agent.
+            agent._items.given = data.get("reads_items") is not False
+        agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
+        return agent
 
     async def close(self) -> None:
         """Wait a short time for running turns, and close connections. A second call does nothing.
@@ -651,13 +654,6 @@ class Agent(AsyncResource):
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)
-
-
-def _check_host(name: str, node: Any) -> None:
-    if not isinstance(node, Host):
-        raise InvalidAgent(
-            name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
-        )
 
 
 def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:

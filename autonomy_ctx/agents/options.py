@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.background import Background
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
@@ -33,7 +34,6 @@ from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int, check_seconds
 
 if TYPE_CHECKING:
-    from autonomy_ctx.agents.agent import Agent, Host
     from autonomy_ctx.compaction.config import ContextSummaryConfig
 
 
@@ -102,6 +102,20 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
     return TurnLimits(**(value or {}))
 
 
+@runtime_checkable
+class Host(Protocol):
+    """What an agent needs of the node that hosts it."""
+
+    memory: Memory
+    background: Background
+
+    def host(self, agent: Any) -> None:
+        """Add an agent under its name."""
+
+    def release(self, agent: Any) -> None:
+        """Remove a closed agent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
     """The arguments of an agent that a branch or a saved copy is made with too."""
@@ -153,7 +167,8 @@ class TurnEnvironment(NamedTuple):
     limits: TurnLimits
     hooks: Sequence[Hook]
     metrics: AgentMetrics
-    agent: Agent
+    # The `Agent` itself, for tools that ask for it.
+    agent: Any
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -298,6 +313,14 @@ def check_mail(to: Any, content: Any) -> None:
     for field, given in (("to", to), ("content", content)):
         if isinstance(given, str) and not given.strip():
             raise InvalidMessage(field, "is empty; give the name of an agent and a text")
+
+
+def check_host(name: str, node: Any) -> None:
+    """Check that an agent is started on a node."""
+    if not isinstance(node, Host):
+        raise InvalidAgent(
+            name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
+        )
 
 
 def check_tool_name(name: str, tools: Mapping[str, Any]) -> None:

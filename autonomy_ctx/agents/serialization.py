@@ -1,4 +1,4 @@
-"""An agent as JSON and back.
+"""The options of an agent as JSON and back.
 
 Tools and hooks are saved by name and looked up in their registries. A model, a template, memory and tool
 servers cannot be saved; pass them again.
@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autonomy_ctx.agents.agent_tools import own_tools
-from autonomy_ctx.agents.options import AgentOptions
-from autonomy_ctx.agents.tool_runner import Turn
+from autonomy_ctx.agents.options import AgentOptions, read_limits
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
-from autonomy_ctx.hooks import hooks_from_names, hooks_to_names
+from autonomy_ctx.hooks import hooks_from_names
 from autonomy_ctx.tools.tool import ToolRegistry, ToolSource, tools_by_name
-
-if TYPE_CHECKING:
-    from autonomy_ctx.agents.agent import Agent
-
 
 # The options that JSON can hold as they are.
 _PLAIN_OPTIONS = (
@@ -37,33 +32,24 @@ _PLAIN_OPTIONS = (
 )
 
 
-def to_dict(agent: Agent) -> dict[str, Any]:
-    """All of an agent that is data."""
-    given = agent.options
+def encode_options(given: AgentOptions) -> dict[str, Any]:
+    """The options that are data, and the names of tools, tool servers and sub-agents."""
     options = {name: getattr(given, name) for name in _PLAIN_OPTIONS}
     root = given.filesystem_root
     options["filesystem_root"] = None if root is None else str(root)
     options["builtin_tools"] = list(given.builtin_tools)
     options["context_summary"] = _summary_options(given.context_summary)
-    options["limits"] = asdict(agent.limits)
+    options["limits"] = asdict(read_limits(given.limits))
     return {
-        "name": agent.name,
-        "description": agent.description,
-        "instructions": agent.instructions,
         "tools": list(tools_by_name(own_tools(given))),
         "tool_sources": [one.name for one in given.tools if isinstance(one, ToolSource)],
         "subagents": list(given.subagents or {}),
         "options": options,
-        "hooks": hooks_to_names(agent.hooks),
-        "turns": [turn.to_dict() for turn in agent.waiting],
-        "context_queue": agent.context_queue.to_dict(),
-        "context_pool": agent.context_pool.to_dict(),
-        "reads_items": agent._items.given,
     }
 
 
-def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, Any]) -> Agent:
-    """An agent from its dict. Arguments override the values of the dict."""
+def decode_arguments(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an agent from its dict. Those that are given override the values of the dict."""
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidContainer("Agent", "name", "is missing")
     name = data["name"]
@@ -95,12 +81,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
             options[field] = container.from_dict(data[field])
     if "hooks" not in given:
         options["hooks"] = hooks_from_names(data.get("hooks") or {})
-    agent = kind(**{"name": name, **options, **given})
-    if "context_queue" not in given and "context_pool" not in given:
-        # Saved ones are not given ones: they are there in every agent.
-        agent._items.given = data.get("reads_items") is not False
-    agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
-    return agent
+    return {"name": name, **options, **given}
 
 
 def _summary_options(value: Any) -> Any:

@@ -8,18 +8,15 @@ deleted with the conversation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from autonomy_ctx.agents.options import PATH_SEPARATOR
+from autonomy_ctx.agents.reply import AgentReply
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import InvalidAgent
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.tools.builtin.subagents import subagent_tools
-
-if TYPE_CHECKING:
-    from autonomy_ctx.agents.agent import Agent
-
 
 # Records beside a conversation: the paths of the sub-agents that have worked in it.
 RECORD_KIND = "subagent"
@@ -44,10 +41,20 @@ SUBAGENT_OPTIONS = frozenset(
 )
 
 
+class _Agent(Protocol):
+    """The part of an `Agent` that its host uses."""
+
+    async def send(self, text: str, *, scope: str, conversation: str) -> AgentReply: ...
+
+    async def delete_conversation(self, *, scope: str, conversation: str) -> int: ...
+
+    async def close(self) -> None: ...
+
+
 class _ConversationSubagent:
     """A started sub-agent, working in one conversation."""
 
-    def __init__(self, agent: Agent, key: Key, forget: Callable[[Key], object]) -> None:
+    def __init__(self, agent: _Agent, key: Key, forget: Callable[[Key], object]) -> None:
         self._agent, self._key, self._forget = agent, key, forget
 
     async def ask(self, task: str) -> str:
@@ -67,7 +74,7 @@ class SubagentHost:
         agent: str,
         configs: Mapping[str, Mapping[str, Any]],
         *,
-        make: Callable[..., Agent],
+        make: Callable[..., _Agent],
         model: Any,
         memory: Memory,
         background: Background,
@@ -85,17 +92,14 @@ class SubagentHost:
         for name in self._configs if self.tools else ():
             self._check_config(name)
         # Those that run, by their path and the conversation they work in.
-        self._running: dict[Key, Agent] = {}
+        self._running: dict[Key, _Agent] = {}
 
     def models(self) -> Iterator[Any]:
         """The models that sub-agents are configured with, at any depth."""
         return _configured_models(self._configs)
 
-    async def delete(self, scope: str, conversation: str) -> int:
+    async def delete(self, parent: Key) -> int:
         """Delete the messages of sub-agents in a conversation, and return how many there were."""
-        return await self._delete(Key(self.memory.agent, scope, conversation))
-
-    async def _delete(self, parent: Key) -> int:
         deleted = 0
         for record in await self.memory.store.read_records(parent, RECORD_KIND):
             key = parent._replace(agent=record.name)
@@ -103,7 +107,7 @@ class SubagentHost:
                 # It has not only messages, but also a queue, a pool and sub-agents.
                 deleted += await agent.delete_conversation(scope=key.scope, conversation=key.conversation)
                 continue
-            deleted += await self._delete(key)
+            deleted += await self.delete(key)
             memory = self.memory.for_agent(key.agent)
             deleted += await memory.delete_conversation(key.scope, key.conversation)
         return deleted
@@ -112,10 +116,10 @@ class SubagentHost:
         """Stop all running sub-agents."""
         await self._subagents.stop_all()
 
-    def host(self, agent: Agent) -> None:
+    def host(self, agent: Any) -> None:
         """Nothing to do: the host knows its sub-agents by their tasks."""
 
-    def release(self, agent: Agent) -> None:
+    def release(self, agent: Any) -> None:
         """Nothing to do."""
 
     async def _spawn(self, name: str, number: int, scope: str, conversation: str) -> _ConversationSubagent:
@@ -127,7 +131,7 @@ class SubagentHost:
         self._running[key] = agent
         return _ConversationSubagent(agent, key, lambda key: self._running.pop(key, None))
 
-    def _create(self, name: str, path: str) -> Agent:
+    def _create(self, name: str, path: str) -> _Agent:
         options = {"model": self._model, **self._configs[name]}
         return self._make(path, node=self, memory=self.memory.for_agent(path), **options)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -27,9 +27,6 @@ from autonomy_ctx.callables import (
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY, Binary, JsonEncoder
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, new_id
-
-if TYPE_CHECKING:
-    from autonomy_ctx.containers.runtime import ContextRegistry
 
 logger = logging.getLogger("autonomy_ctx.containers")
 
@@ -107,7 +104,7 @@ class Run:
         """The first attempt that succeeds, or the error of the last one."""
         while True:
             attempt = Attempt(self, self.recorder.new_context(ATTEMPT), [self.question])
-            self.recorder.registry.add({attempt.context: [self.question]})
+            self.recorder.write({attempt.context: [self.question]})
             try:
                 await self._try(attempt)
             except Exception:
@@ -163,7 +160,7 @@ class Run:
         if self.notes_context is None:
             self.notes_context = self.recorder.new_context(INTERMEDIATE)
         messages = [Message(ChatRole.USER, prompt), Message(ChatRole.ASSISTANT, answer)]
-        self.recorder.registry.add({self.notes_context: messages})
+        self.recorder.write({self.notes_context: messages})
 
     async def _try(self, attempt: Attempt) -> None:
         _current_attempt.set(attempt)
@@ -187,7 +184,7 @@ class Run:
         attempt.state = "failed"
         message = Message(ChatRole.ASSISTANT, why, is_error=True)
         with _log_failure(f"that {attempt.context} failed"):
-            self.recorder.registry.add({attempt.context: [message]})
+            self.recorder.write({attempt.context: [message]})
 
 
 class Recorder:
@@ -195,12 +192,12 @@ class Recorder:
 
     def __init__(
         self,
-        registry: ContextRegistry,
+        write: Callable[[Mapping[str, Sequence[Message]]], None],
         *,
         new_context: Callable[[str], str],
         as_current: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.registry, self.new_context, self.as_current = registry, new_context, as_current
+        self.write, self.new_context, self.as_current = write, new_context, as_current
 
     async def run(
         self, agent: Callable[..., Any], values: Mapping[str, Any], *, candidates: int, retries: int
@@ -253,7 +250,7 @@ class Recorder:
             attempt = self.enclosing_attempt(attempt.run.outer)
         else:
             additions[MAIN] = messages
-        self.registry.add(additions)
+        self.write(additions)
         if waiting is not None:
             waiting.messages.extend(messages)
 

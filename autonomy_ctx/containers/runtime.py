@@ -249,7 +249,7 @@ class Runtime:
         file = None if file_path is None else RuntimeFile(file_path)
         self._registry = ContextRegistry(file, keep_updated=keep_updated, after_add=self._compact_after_add)
         self._recorder = Recorder(
-            self._registry, new_context=self._create_context, as_current=self._as_current
+            self._registry.add, new_context=self._create_context, as_current=self._as_current
         )
         self._next_numbers: dict[str, int] = {}
         self._compacting = self._compaction_due = False

@@ -15,7 +15,6 @@ from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positio
 from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
 from autonomy_ctx.memory.forks import fork_position
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
 from autonomy_ctx.memory.search_text import query_terms
@@ -26,6 +25,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    MessageRef,
     PinSource,
     ProfileFact,
     Record,

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeGuard
 
-from autonomy_ctx.memory.message_ref import MessageRef
-from autonomy_ctx.memory.store import Draft, Key, Store, TurnToken, check_put
+from autonomy_ctx.memory.store import Draft, Key, MessageRef, Store, TurnToken, check_put
 
 logger = logging.getLogger("autonomy_ctx.memory")
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from itertools import takewhile
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
-
-if TYPE_CHECKING:
-    from autonomy_ctx.memory.message_ref import MessageRef
 
 # No name is longer, in bytes: every store can hold it, and it fits into a line of a log.
 MAX_NAME_BYTES = 1024
@@ -54,15 +52,36 @@ def _check_text(part: str, name: str) -> int:
     """The size of a text that every store can hold exactly as it is."""
     if name.__class__ is not str:
         raise InvalidKey(part, f"must be a string, not {type(name).__name__}")
-    size = len(name)
-    if not name.isascii():
-        try:
-            size = len(name.encode())
-        except UnicodeEncodeError:
-            raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
     if "\0" in name:
         raise InvalidKey(part, "must not contain a NUL character")
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """A quoted message: its conversation and position, in the scope of the text that quotes it.
+
+    Deleting it deletes the text. No position means any message, no agent means the agent of the text.
+    """
+
+    conversation: str
+    position: int | None = None
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("conversation", self.conversation)
+        check_int("position", self.position, most=MAX_POSITION, optional=True)
+        if self.agent is not None:
+            check_name("agent", self.agent)
+
+    def key(self, quoting: Key) -> Key:
+        """The key of the quoted conversation, for a text of the conversation `quoting`."""
+        agent = quoting.agent if self.agent is None else self.agent
+        return Key(agent, quoting.scope, self.conversation)
 
 
 class Record(NamedTuple):
@@ -436,12 +455,8 @@ class ProfileFacts(Protocol):
 
 def last_final_position(segments: Sequence[StoredSegment]) -> int:
     """The last position covered before the first provisional segment."""
-    covered = 0
-    for segment in segments:
-        if segment.provisional:
-            break
-        covered = segment.last
-    return covered
+    final = list(takewhile(lambda segment: not segment.provisional, segments))
+    return final[-1].last if final else 0
 
 
 def segment_replacement(

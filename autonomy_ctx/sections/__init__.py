@@ -12,7 +12,7 @@ _MODULES = {
     "Contribution": "autonomy_ctx.sections.section",
     "Contributor": "autonomy_ctx.sections.section",
     "DeliverySection": "autonomy_ctx.sections.section",
-    "MessageRef": "autonomy_ctx.memory.message_ref",
+    "MessageRef": "autonomy_ctx.memory.store",
     "MetricsSource": "autonomy_ctx.sections.section",
     "Omission": "autonomy_ctx.sections.section",
     "PinningSection": "autonomy_ctx.sections.section",
@@ -23,7 +23,7 @@ _MODULES = {
 
 if TYPE_CHECKING:
     from autonomy_ctx.background import Closeable
-    from autonomy_ctx.memory.message_ref import MessageRef
+    from autonomy_ctx.memory.store import MessageRef
     from autonomy_ctx.sections.section import (
         ComposeObserver,
         Composition,

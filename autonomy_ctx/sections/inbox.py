@@ -9,7 +9,7 @@ from typing import Any
 
 from autonomy_ctx.memory.mailbox import Mailbox, as_message
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages.clamp import clamp_message, clamp_text
 from autonomy_ctx.messages.events import DirectMessage, mail_id
 from autonomy_ctx.messages.message import Message, now

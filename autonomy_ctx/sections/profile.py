@@ -8,8 +8,8 @@ from typing import Any
 
 from autonomy_ctx.compaction.config import resolve_timezone
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.profile import ProfileEntry
+from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages.dates import format_day
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import PER_MESSAGE

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import render_recall
+from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import PER_MESSAGE
 from autonomy_ctx.sections.section import (

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView
 from autonomy_ctx.formats.outgoing import model_dict
-from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 

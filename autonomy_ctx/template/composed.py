@@ -22,7 +22,7 @@ from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.language.fact import STANDING_HEADING
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.message_ref import MessageRef
+from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message, call_to_json, content_to_json

@@ -12,8 +12,7 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.message_ref import MessageRef
-from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, Store
+from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, MessageRef, Store
 from autonomy_ctx.testing.facts_contract import fact_texts, make_change
 from autonomy_ctx.testing.values import (
     HELPER,

@@ -7,8 +7,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.memory.message_ref import MessageRef
-from autonomy_ctx.memory.store import Head, Key, Record, Store
+from autonomy_ctx.memory.store import Head, Key, MessageRef, Record, Store
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoppedClock, StoreActions
 
 # More than a store may want to read on the event loop.

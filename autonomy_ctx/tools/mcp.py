@@ -11,18 +11,23 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Background, current_loop
 from autonomy_ctx.errors import McpServerUnavailable, McpToolFailed
-from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.tools.mcp_content import error_text, result_value, valid_name, valid_names
+from autonomy_ctx.tools.mcp_content import (
+    CONNECT_SECONDS,
+    McpSettings,
+    error_text,
+    result_value,
+    valid_name,
+    valid_names,
+)
 from autonomy_ctx.tools.output import SMALL_TEXT
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_seconds
@@ -32,12 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autonomy_ctx.tools.mcp")
 
-CONNECT_SECONDS = 30.0
 # After a failure, nothing is tried for so long; twice as long after each further one.
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
 MAX_SERVER_NAME = 32
-# Shorter values may be part of any text; they are no secrets.
-MIN_SECRET = 6
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,32}")
 # What only starts another program.
 _LAUNCHERS = frozenset(
@@ -58,32 +60,6 @@ _LAUNCHERS = frozenset(
         "env",
     }
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpSettings:
-    """How to reach a server. What may be secret is in no text that is made of it."""
-
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default=EMPTY, repr=False)
-    cwd: str | None = None
-    url: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
-    connect_timeout_seconds: float = CONNECT_SECONDS
-
-    def redact(self, text: str) -> str:
-        """A text without the values of environment variables, headers and addresses that were given."""
-        parts = urlsplit(self.url or "")
-        values = {*self.env.values(), *self.headers.values(), parts.username or "", parts.password or ""}
-        values |= {value for _, value in parse_qsl(parts.query)}
-        # The token after `Bearer`, too.
-        values |= {word for value in self.headers.values() for word in value.split()}
-        for value in sorted(values, key=len, reverse=True):
-            if len(value) >= MIN_SECRET:
-                text = text.replace(value, "***")
-        return text
 
 
 class McpTool(Tool[..., Any]):

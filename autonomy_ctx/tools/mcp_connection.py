@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib import metadata
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
@@ -29,9 +29,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.errors import McpConnectionLost, McpServerUnavailable, McpToolFailed
-
-if TYPE_CHECKING:
-    from autonomy_ctx.tools.mcp import McpSettings
+from autonomy_ctx.tools.mcp_content import McpSettings
 
 logger = logging.getLogger("autonomy_ctx.tools.mcp")
 

@@ -1,4 +1,4 @@
-"""Converts the tools and results of an MCP server to ours.
+"""The settings of an MCP server, and its tools and results as ours.
 
 A server is not trusted. Names are changed to names that every provider accepts, and images are checked,
 because an image that a provider refuses would make every later turn of the conversation fail.
@@ -11,13 +11,18 @@ import hashlib
 import re
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from autonomy_ctx.messages.json_values import encode_json_text
+from autonomy_ctx.messages.json_values import EMPTY, encode_json_text
 from autonomy_ctx.messages.message import ImageContent
 from autonomy_ctx.tools.tool import MAX_NAME_LENGTH
 
+CONNECT_SECONDS = 30.0
+# Shorter values may be part of any text; they are no secrets.
+MIN_SECRET = 6
 _INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]+")
 # How the images begin that every provider takes.
 _IMAGE_BEGINNINGS = {
@@ -26,6 +31,32 @@ _IMAGE_BEGINNINGS = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings:
+    """How to reach a server. What may be secret is in no text that is made of it."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default=EMPTY, repr=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    connect_timeout_seconds: float = CONNECT_SECONDS
+
+    def redact(self, text: str) -> str:
+        """A text without the values of environment variables, headers and addresses that were given."""
+        parts = urlsplit(self.url or "")
+        values = {*self.env.values(), *self.headers.values(), parts.username or "", parts.password or ""}
+        values |= {value for _, value in parse_qsl(parts.query)}
+        # The token after `Bearer`, too.
+        values |= {word for value in self.headers.values() for word in value.split()}
+        for value in sorted(values, key=len, reverse=True):
+            if len(value) >= MIN_SECRET:
+                text = text.replace(value, "***")
+        return text
 
 
 def valid_name(text: str) -> str:

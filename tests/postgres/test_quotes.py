@@ -8,11 +8,10 @@ import anyio
 import psycopg
 import pytest
 
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.postgres.migrate import migration_steps
 from autonomy_ctx.memory.postgres.records import put_records
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.store import Key, MessageRef
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 OTHER = MAIN._replace(conversation="other")

@@ -12,7 +12,6 @@ from typing import Any
 
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
 from autonomy_ctx.memory.joint_append import RecordDraft
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.postgres.log import (
     MESSAGES_OF_CONVERSATION,
@@ -21,7 +20,7 @@ from autonomy_ctx.memory.postgres.log import (
     index_text,
     key_digest,
 )
-from autonomy_ctx.memory.store import Key, Record
+from autonomy_ctx.memory.store import Key, MessageRef, Record
 
 # Each record given gets a number, in order. Of those with one name only the last is stored.
 _PUT_RECORDS = """

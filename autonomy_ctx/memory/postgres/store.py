@@ -15,7 +15,6 @@ import anyio
 
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import facts as fact_rows
@@ -33,6 +32,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    MessageRef,
     PinSource,
     ProfileFact,
     Record,

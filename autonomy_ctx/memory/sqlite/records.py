@@ -9,10 +9,9 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.sqlite.forks import has_position
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
-from autonomy_ctx.memory.store import Key, Record
+from autonomy_ctx.memory.store import Key, MessageRef, Record
 
 _INSERT_RECORD = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)

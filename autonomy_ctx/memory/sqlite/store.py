@@ -19,7 +19,6 @@ import anyio
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft
-from autonomy_ctx.memory.message_ref import MessageRef
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.processes import machine_clock
 from autonomy_ctx.memory.search_text import SearchScope, query_terms
@@ -41,6 +40,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    MessageRef,
     PinSource,
     ProfileFact,
     Record,
