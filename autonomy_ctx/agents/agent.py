@@ -81,9 +81,8 @@ logger = logging.getLogger("autonomy_ctx.agents")
 # The scope and conversation of a turn that names none.
 SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
-# How many tokens of contexts are cached, and what even a short one counts for.
-CACHE_TOKENS = 2_000_000
-MIN_ENTRY_TOKENS = 1_000
+# The conversations whose newest context is kept, to tell how the next one differs.
+MAX_CONTEXTS = 256
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -220,10 +219,7 @@ class Agent(AsyncResource):
         # A store of somebody else's may know no turns: then their order is that of this process.
         self._lease_seconds = turn_lease_seconds if isinstance(self.memory.store, Turns) else None
         self._turn_queue = TurnQueue(name)
-        # The newest context of each conversation; those not used for longest go first.
-        self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(
-            CACHE_TOKENS, getsizeof=_context_size
-        )
+        self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(MAX_CONTEXTS)
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
         self._closed = False
@@ -688,8 +684,3 @@ async def close_models(owners: Iterable[ModelOwner]) -> None:
         except Exception as error:
             # A model may be any object and may fail; the others are still to be closed.
             logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
-
-
-def _context_size(composed: ComposedContext) -> int:
-    # Never more than fits: the newest one is always cached.
-    return min(max(composed.tokens, MIN_ENTRY_TOKENS), CACHE_TOKENS)

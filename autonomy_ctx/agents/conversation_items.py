@@ -60,31 +60,27 @@ class ItemsByConversation:
         # Whether the application gave the agent a queue or a pool, and so expects its model to read items.
         self.given = given
         self._records, self._own_key, self._new_id = records, own, new_id
-        self._own = ConversationItems(queue, pool)
+        # The agent's own, as they are now.
+        self.own = ConversationItems(queue, pool)
         # What the other conversations begin with.
         self._queue, self._pool = queue.branch(), pool.branch()
         self._others: ConversationCache[Key, ConversationItems] = ConversationCache(MAX_CONVERSATIONS)
 
-    @property
-    def own(self) -> ConversationItems:
-        """The agent's own, as they are now."""
-        return self._own
-
     def replace_queue(self, queue: ContextQueue) -> None:
         """Replace the agent's own queue; other conversations then begin with its items."""
-        _check_containers(queue, self._own.pool)
-        self._own.queue, self._queue, self.given = queue, queue.branch(), True
+        _check_containers(queue, self.own.pool)
+        self.own.queue, self._queue, self.given = queue, queue.branch(), True
         self._others.clear()
 
     def replace_pool(self, pool: ContextPool) -> None:
         """Replace the agent's own pool; other conversations then begin with its items."""
-        _check_containers(self._own.queue, pool)
-        self._own.pool, self._pool, self.given = pool, pool.branch(), True
+        _check_containers(self.own.queue, pool)
+        self.own.pool, self._pool, self.given = pool, pool.branch(), True
         self._others.clear()
 
     async def load(self, key: Key) -> ConversationItems:
         """The items of a conversation, with those of earlier turns."""
-        items = self._own if key == self._own_key else self._others.get(key)
+        items = self.own if key == self._own_key else self._others.get(key)
         if items is None:
             items = self._others[key] = ConversationItems(self._queue.branch(), self._pool.branch())
         if not items.restored:
@@ -109,27 +105,37 @@ class ItemsByConversation:
         if pooled:
             await self._records.put_records(key, POOL, pooled, keep=items.pool.limit)
             items.pool_records.update(name for name, _ in pooled)
-        await self._drop_removed(key, items)
+        await self.drop_removed(key)
 
-    async def drop_removed(self, key: Key | None = None) -> None:
-        """Delete the records of items that were taken out of a conversation, by default the agent's own."""
-        items = self._own if key in (None, self._own_key) else self._others.get(key)
-        if items is not None:
-            await self._drop_removed(key or self._own_key, items)
+    async def drop_removed(self, key: Key) -> None:
+        """Delete the records of items that were taken out of a conversation: they must not come back."""
+        items = self.own if key == self._own_key else self._others.get(key)
+        if items is None:
+            return
+        queued = {id(item) for item in items.queue}
+        left = [name for name, item in items.queue_records.items() if id(item) not in queued]
+        if left:
+            await self._records.drop_records(key, QUEUE, left)
+            for name in left:
+                del items.queue_records[name]
+        gone = items.pool_records - {_record_name(item.id or "") for item in items.pool}
+        if gone:
+            await self._records.drop_records(key, POOL, sorted(gone))
+            items.pool_records -= gone
 
     async def close(self) -> None:
         """Delete the records of the agent's own removed items, unless the store does not answer in time."""
         with anyio.move_on_after(CLOSE_SECONDS), suppress(StoreError):
-            await self.drop_removed()
+            await self.drop_removed(self._own_key)
 
     async def clear(self, key: Key) -> None:
         """Empty a conversation that is deleted; its records are deleted with the conversation."""
         self._others.pop(key, None)
         if key == self._own_key:
-            self._own.queue.clear()
-            await self._own.pool.clear()
-            self._own.pool_records.clear()
-            self._own.queue_records.clear()
+            self.own.queue.clear()
+            await self.own.pool.clear()
+            self.own.pool_records.clear()
+            self.own.queue_records.clear()
 
     async def _restore(self, key: Key, items: ConversationItems) -> None:
         queued = await self._records.read_records(key, QUEUE, limit=items.queue.limit)
@@ -151,19 +157,6 @@ class ItemsByConversation:
             items.queue_records[record.name] = item
         items.pool.restore(_decode_item(record.body) for record in pooled)
         items.pool_records = {record.name for record in pooled}
-
-    async def _drop_removed(self, key: Key, items: ConversationItems) -> None:
-        """Items that were taken out must not come back after a restart."""
-        queued = {id(item) for item in items.queue}
-        left = [name for name, item in items.queue_records.items() if id(item) not in queued]
-        if left:
-            await self._records.drop_records(key, QUEUE, left)
-            for name in left:
-                del items.queue_records[name]
-        gone = items.pool_records - {_record_name(item.id or "") for item in items.pool}
-        if gone:
-            await self._records.drop_records(key, POOL, sorted(gone))
-            items.pool_records -= gone
 
 
 def _check_containers(queue: object, pool: object) -> None:

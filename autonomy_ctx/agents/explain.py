@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.formats.base import NO_THINKING, ThinkingUse, Usage
@@ -38,29 +38,12 @@ class WindowBounds(NamedTuple):
     ceiling: int
 
 
-class BoundedHistory(Protocol):
-    """A section whose window moves between a floor and a ceiling, such as `SummarizedHistorySection`."""
-
-    @property
-    def floor(self) -> int:
-        """How many messages stay verbatim after a new summary."""
-
-    @property
-    def ceiling(self) -> int:
-        """The number of messages above which a summary is written."""
-
-
 def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
-    """The bounds of the first section that has bounds."""
+    """The bounds of the first section whose window has them, such as `SummarizedHistorySection`."""
     for section in sections:
-        if _is_bounded(section):
+        if hasattr(section, "floor") and hasattr(section, "ceiling"):
             return WindowBounds(section.floor, section.ceiling)
     return None
-
-
-def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
-    # By attributes: an `isinstance` check of a protocol takes 40 times as long, and every step does it.
-    return hasattr(section, "floor") and hasattr(section, "ceiling")
 
 
 class Step(NamedTuple):
@@ -103,7 +86,12 @@ class StepRecord:
     @property
     def thinking(self) -> ThinkingUse:
         """The thinking of earlier replies that was sent and left out."""
-        return _decode_thinking(self.form)
+        stored = self.form.get("thinking") or {}
+        return ThinkingUse(
+            sent=tuple(stored.get("sent", ())),
+            left_out=stored.get("left_out", EMPTY),
+            refused=stored.get("refused", False),
+        )
 
     @property
     def tokens(self) -> int:
@@ -117,8 +105,11 @@ class StepRecord:
         return max((position for position in shown if position), default=None)
 
     async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
-        """What the model was shown; None when messages of it have been deleted."""
-        return await _read_context(self.form, key, memory)
+        """Read what the model was shown; None when messages of it have been deleted."""
+        composed = await from_record(self.form, key.scope, key.conversation, memory)
+        if composed is not None:
+            composed.thinking = self.thinking
+        return composed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,22 +128,6 @@ def parse_turn(record: Record) -> TurnRecord:
         id=record.name,
         at=datetime.fromtimestamp(record.at, UTC),
         steps=tuple(StepRecord(form=form) for form in forms),
-    )
-
-
-async def _read_context(form: Mapping[str, Any], key: Key, memory: Memory) -> ComposedContext | None:
-    composed = await from_record(form, key.scope, key.conversation, memory)
-    if composed is not None:
-        composed.thinking = _decode_thinking(form)
-    return composed
-
-
-def _decode_thinking(form: Mapping[str, Any]) -> ThinkingUse:
-    stored = form.get("thinking") or {}
-    return ThinkingUse(
-        sent=tuple(stored.get("sent", ())),
-        left_out=stored.get("left_out", EMPTY),
-        refused=stored.get("refused", False),
     )
 
 
@@ -212,11 +187,10 @@ class ContextRecords:
                 problem=f"there is no record of it; the newest {self._turns} turns of the last "
                 f"{self._seconds / 86400:g} days are kept, unless one of their messages is deleted",
             )
-        forms: list[Any] = json.loads(records[-1].body)
-        if step is not None and not 1 <= step <= len(forms):
-            raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(forms)}")
-        form = forms[-1 if step is None else step - 1]
-        composed = await _read_context(form, key, self._memory)
+        steps = parse_turn(records[-1]).steps
+        if step is not None and not 1 <= step <= len(steps):
+            raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(steps)}")
+        composed = await steps[-1 if step is None else step - 1].read_context(key, self._memory)
         if composed is None:
             raise UnknownTurn(turn=turn, step=step, problem="messages that it showed have been deleted")
         return composed

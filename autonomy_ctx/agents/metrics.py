@@ -9,25 +9,12 @@ from autonomy_ctx.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
-NAMES = (
-    "turns",
-    "turns_failed",
-    "turns_waiting_for_input",
-    "turns_answered_before",
-    "turns_waited",
-    "turns_lost",
-    "turns_taken_over",
-    "steps",
-    "tool_calls",
-    "tool_errors",
-    "overflow_retries",
-    "thinking_left_out",
-    "thinking_refused",
-    "input_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-)
+TOKEN_NAMES = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+_COUNTS = """
+turns turns_failed turns_waiting_for_input turns_answered_before turns_waited turns_lost turns_taken_over
+steps tool_calls tool_errors overflow_retries thinking_left_out thinking_refused
+"""
+NAMES = (*_COUNTS.split(), *TOKEN_NAMES)
 
 
 class AgentMetrics:
@@ -42,7 +29,7 @@ class AgentMetrics:
 
     def add_usage(self, usage: Usage) -> None:
         """Add the tokens of one answer."""
-        for name in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
+        for name in TOKEN_NAMES:
             self._counts[name] += getattr(usage, name)
 
     def add_thinking(self, use: ThinkingUse) -> None:

@@ -20,25 +20,11 @@ from autonomy_ctx.tools.builtin.subagents import subagent_tools
 
 # Records beside a conversation: the paths of the sub-agents that have worked in it.
 RECORD_KIND = "subagent"
-SUBAGENT_OPTIONS = frozenset(
-    {
-        "instructions",
-        "description",
-        "model",
-        "tools",
-        "context_summary",
-        "context_template",
-        "enable_filesystem",
-        "enable_recall",
-        "enable_pins",
-        "builtin_tools",
-        "filesystem_visibility",
-        "filesystem_root",
-        "subagents",
-        "limits",
-        "hooks",
-    }
-)
+_OPTION_NAMES = """
+instructions description model tools context_summary context_template enable_filesystem enable_recall
+enable_pins builtin_tools filesystem_visibility filesystem_root subagents limits hooks
+"""
+SUBAGENT_OPTIONS = frozenset(_OPTION_NAMES.split())
 
 
 class _Agent(Protocol):

@@ -71,17 +71,18 @@ async def run_tool_turns(
     """Make the calls and yield each turn with its value, or, for a generator, with each yielded value."""
     while turns:
         turn = turns.popleft()
-        values = await _run_turn(environment, key, turn)
-        for value in values:
+        for value in await _run_turn(environment, key, turn):
             yield turn, value
 
 
 async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[Any]:
     tool = environment.tools[turn.tool]
     items = await environment.items.load(key)
-    inject = environment.injected(key, items.pool)
+    # The timeout of the turn, else of the tool, else of the agent.
+    timeouts = (turn.timeout, tool.timeout, environment.limits.tool_timeout)
+    seconds = next((one for one in timeouts if one is not None), None)
     try:
-        found = await _call_with_timeout(tool, turn, _timeout(environment, tool, turn), inject)
+        found = await _call_with_timeout(tool, turn, seconds, environment.injected(key, items.pool))
         values = found.values if isinstance(found, YieldedValues) else [found]
         await environment.items.add(key, items, _context_items(values))
     except BaseException as error:
@@ -104,11 +105,3 @@ def _context_items(values: list[Any]) -> list[ContextItem[Any]]:
     """The context items in the value that a tool returned, also inside a list."""
     flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
     return [one for one in flat if isinstance(one, ContextItem)]
-
-
-def _timeout(environment: TurnEnvironment, tool: Tool[..., Any], turn: Turn) -> float | None:
-    """The timeout of the turn, else of the tool, else of the agent."""
-    for seconds in (turn.timeout, tool.timeout):
-        if seconds is not None:
-            return seconds
-    return environment.limits.tool_timeout

@@ -4,13 +4,13 @@ The user's message is stored before the model is called. A call and its results 
 turn ends early, by an error, a cancellation or a kill, the next turn has a valid history. Everything is
 stored under the turn's lease, which is acquired with the first message and released with the last.
 
-`TurnRunner` is the loop. Below it: how the user's message is accepted, and how tool calls are run.
+`TurnRunner` is the loop. Below it: how the user's message is accepted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.agents.conversation_items import ConversationItems
 from autonomy_ctx.agents.explain import Step, window_bounds
 from autonomy_ctx.agents.options import ITEM_TOOL, AgentHook, TurnEnvironment
 from autonomy_ctx.agents.reply import (
@@ -47,7 +46,6 @@ from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import fire, hooks_for_event
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import Mailbox
-from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Head, Key
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import TOOL, ChatRole, Message, ToolCall
@@ -108,8 +106,11 @@ class TurnRunner:
         # Whether the steps were saved with the last messages of the turn.
         self._has_saved_steps = False
         self._text_streamed = False
-        self._incoming = IncomingMessage(position=0, message=None)
-        self._has_stored_message = False
+        # Of the user's message, once it is stored: what was stored, the position of the newest user message,
+        # and where the message was already, if it is sent again.
+        self._entry: EntryPlan | None = None
+        self._position = 0
+        self._known_at: int | None = None
 
     async def begin(self, message: Message, is_alone: bool) -> bool:
         """Acquire the lease, if nothing must be done before it. Returns whether it was acquired.
@@ -145,7 +146,7 @@ class TurnRunner:
                 save = self._environment.records.save(self._key, self._turn, self._generation, self._steps)
                 await self._save_anyway(save)
         await self._save_anyway(self._drop_outdated())
-        await _fire(self._environment, AgentHook.AFTER_TURN, self._key, reply, done=True)
+        await self._fire(AgentHook.AFTER_TURN, reply, done=True)
         return reply
 
     async def _drop_outdated(self) -> None:
@@ -156,17 +157,17 @@ class TurnRunner:
     async def _accept(self, message: Message) -> AgentReply | None:
         """Store what the user said; there is a reply at once if it was answered before, or asked back."""
         environment, (_, scope, conversation) = self._environment, self._key
-        if not self._has_stored_message:
-            await _fire(environment, AgentHook.BEFORE_TURN, self._key, message, done=False)
+        entry = self._entry
+        if entry is None:
+            await self._fire(AgentHook.BEFORE_TURN, message, done=False)
             entry = await self._plan_entry(message)
             if entry.takes_mail:
                 await _receive_mail(self._mailbox(), self._key)
             positions = await environment.memory.append(scope, conversation, *entry.messages)
             await self._finish_entry(entry, positions)
-        incoming = self._incoming
-        if incoming.waiting:
-            return self._question_reply("", incoming.waiting)
-        return await self._stored_reply(incoming.known_at) if incoming.known_at else None
+        if entry.waiting:
+            return self._question_reply("", entry.waiting)
+        return await self._stored_reply(self._known_at) if self._known_at else None
 
     async def _stored_reply(self, position: int) -> AgentReply | None:
         """The answer of an earlier turn to the message at a position; None if that turn has no answer."""
@@ -186,29 +187,49 @@ class TurnRunner:
         return self._reply(text, "end")
 
     async def _plan_entry(self, message: Message) -> EntryPlan:
-        environment, key = self._environment, self._key
-        shows_mail = any(isinstance(section, InboxSection) for section in environment.template.sections)
-        entry = await plan_entry(
-            environment.memory,
-            key,
-            message,
-            tools=environment.tools,
-            mailbox=None if shows_mail else self._mailbox(),
-            new_id=environment.new_id,
-        )
-        self._generation = entry.head.generation
-        return entry
+        """Plan what to store of what a user said: the answer to an open question, otherwise a new message.
+
+        Mail that waits for the agent comes before a new message.
+        """
+        # Imported here and below: built-in tools are made when their modules are imported.
+        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
+        environment, (_, scope, conversation) = self._environment, self._key
+        window: list[Message] = []
+        reads_log = ask_user_for_input.name in environment.tools
+        if reads_log:
+            found = await environment.memory.read(scope, conversation, limit=QUESTION_LOOKBACK)
+            head, window = found.head, [entry.message for entry in found.entries]
+        else:
+            head = await environment.memory.head(scope, conversation)
+        self._generation = head.generation
+        waiting = _questions_of_paused_turn(window)
+        texts = tuple(question.text for question in waiting)
+        before = next((one for one in window if one.id == message.id), None)
+        if before is not None and before.role is ChatRole.TOOL:
+            # The same answer again; the store refuses another one under its id.
+            again = replace(before, content=message.content)
+            return EntryPlan(messages=[again], head=head, waiting=texts, reads_log=reads_log)
+        if before is None and waiting:
+            answers = _answer_messages(waiting, message, environment.new_id)
+            return EntryPlan(messages=answers, head=head, reads_log=reads_log)
+        takes_mail = before is None and await self._has_mail()
+        return EntryPlan([message], head, message, texts, takes_mail, reads_log)
+
+    async def _has_mail(self) -> bool:
+        """Tell whether mail waits that no section shows."""
+        if any(isinstance(section, InboxSection) for section in self._environment.template.sections):
+            return False
+        agent, scope, conversation = self._key
+        mailbox = self._mailbox()
+        return bool(await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=1))
 
     async def _finish_entry(self, entry: EntryPlan, positions: Sequence[int]) -> None:
-        self._has_stored_message = True
-        position, message = positions[-1], entry.message
-        known_at = position if position <= entry.head.position else None
-        if message is None:
+        self._entry, self._position = entry, positions[-1]
+        self._known_at = self._position if self._position <= entry.head.position else None
+        if entry.message is None:
             _, scope, conversation = self._key
-            position = (await self._environment.memory.head(scope, conversation)).last_user
-        self._incoming = IncomingMessage(
-            position=position, message=message, waiting=entry.waiting, known_at=known_at
-        )
+            self._position = (await self._environment.memory.head(scope, conversation)).last_user
 
     def _mailbox(self) -> Mailbox:
         return Mailbox(self._environment.memory, clock=self._environment.clock)
@@ -287,17 +308,17 @@ class TurnRunner:
                     queue=items.queue.items,
                     pool=items.pool.view(),
                     reads_items=reads_items,
-                    turn_position=self._incoming.position or None,
+                    turn_position=self._position or None,
                 ),
             ),
             previous=self.previous,
             tools=self._specs,
             max_tokens=max_tokens,
         )
-        if not _shows_user_message(composed, self._incoming):
+        if not self._shows_user_message(composed):
             raise UserMessageMissing(
                 agent=environment.name,
-                position=self._incoming.position,
+                position=self._position,
                 sections=[section.name for section in composed.sections if section.messages],
             )
         self.previous = composed
@@ -309,6 +330,17 @@ class TurnRunner:
             )
         )
         return composed
+
+    def _shows_user_message(self, composed: ComposedContext) -> bool:
+        """Tell whether the newest user message is there: by its position, its id or its text."""
+        if composed.shows_position(self._position):
+            return True
+        message = None if self._entry is None else self._entry.message
+        shown = [one for one in composed.messages if one.role is ChatRole.USER]
+        if message is None:
+            # An answer to a question: sections without positions are believed if they show the user at all.
+            return not self._position or bool(shown)
+        return any(one.id == message.id or one.text == message.text for one in shown)
 
     async def _complete(self, composed: ComposedContext) -> ModelReply:
         environment = self._environment
@@ -356,7 +388,7 @@ class TurnRunner:
 
     async def _run_calls(self, message: Message, *, is_last: bool) -> list[str]:
         """Run the model's calls and save them together with their results; the questions to the user."""
-        environment, key = self._environment, self._key
+        metrics = self._environment.metrics
         ended: list[CallOutcome] = []
 
         async def on_end(outcome: CallOutcome) -> None:
@@ -368,7 +400,7 @@ class TurnRunner:
 
         stored = list[CallOutcome]()
         try:
-            outcomes = await run_tools(environment, key, message.tool_calls, on_end)
+            outcomes = await self._run_tools(message.tool_calls, on_end)
             await self._store_items(outcomes, stored)
             questions = [read_question(one.call) or "" for one in stored if one.message is None]
             message = replace(message, phase=WAITING_FOR_INPUT) if questions else message
@@ -381,16 +413,62 @@ class TurnRunner:
             if not self._is_lost:
                 await self._save_anyway(self._save_finished_calls(message, ended, stored))
             raise
-        environment.metrics.count("tool_calls", len(stored))
-        environment.metrics.count("tool_errors", sum(one.error is not None for one in stored))
-        await fire_after_calls(environment, key, stored)
+        metrics.count("tool_calls", len(stored))
+        metrics.count("tool_errors", sum(one.error is not None for one in stored))
+        for one in stored:
+            if one.message is not None:
+                await self._fire(AgentHook.AFTER_CALL, one.call, one.message, done=True)
         return questions
 
+    async def _run_tools(
+        self, calls: Sequence[ToolCall], on_end: Callable[[CallOutcome], Awaitable[None]]
+    ) -> list[CallOutcome]:
+        """Run calls and give their outcomes, in their order; `on_end` gets each as it ends."""
+        environment, limits = self._environment, self._environment.limits
+        vetoed = await self._veto_calls(calls)
+        for outcome in vetoed.values():
+            await on_end(outcome)
+        items = await environment.items.load(self._key)
+        ended = iter(
+            await run_calls(
+                [call for index, call in enumerate(calls) if index not in vetoed],
+                environment.tools,
+                inject=environment.injected(self._key, items.pool),
+                timeout=limits.tool_timeout,
+                output_limit=limits.tool_output,
+                parallel=limits.parallel_tools,
+                clock=environment.clock,
+                new_id=environment.new_id,
+                done=on_end,
+            )
+        )
+        return [vetoed[index] if index in vetoed else next(ended) for index in range(len(calls))]
+
+    async def _veto_calls(self, calls: Sequence[ToolCall]) -> dict[int, CallOutcome]:
+        """The calls that a hook refuses, by index, with what the model is told."""
+        vetoed: dict[int, CallOutcome] = {}
+        for index, call in enumerate(calls):
+            try:
+                await self._fire(AgentHook.BEFORE_CALL, call, done=False)
+            except HookError as error:
+                message = self._error_result(call, f"it was not run: {error}")
+                vetoed[index] = CallOutcome(call=call, message=message, error=error)
+        return vetoed
+
     async def _store_items(self, outcomes: Iterable[CallOutcome], stored: list[CallOutcome]) -> None:
-        """Store the items that calls found, and put each call that is done into `stored`."""
+        """Store the items that calls found, and put each call that is done into `stored`.
+
+        A call whose items cannot be stored gets an error as its result.
+        """
         items = await self._environment.items.load(self._key)
         for outcome in outcomes:
-            stored.append(await store_items(self._environment, self._key, items, outcome))
+            try:
+                if outcome.items:
+                    await self._environment.items.add(self._key, items, outcome.items)
+            except (InvalidItem, HookError) as error:
+                problem = f"it ran, but what it found was not kept: {error}"
+                outcome = replace(outcome, message=self._error_result(outcome.call, problem), full=None)
+            stored.append(outcome)
 
     async def _save_finished_calls(
         self, message: Message, ended: Sequence[CallOutcome], stored: list[CallOutcome]
@@ -489,6 +567,16 @@ class TurnRunner:
         if self._listener is not None:
             await self._listener(event)  # type: ignore[arg-type]  # all but the last kind, which `complete` keeps
 
+    def _error_result(self, call: ToolCall, text: str) -> Message:
+        environment = self._environment
+        return result_message(
+            call, text, is_error=True, message_id=environment.new_id(), created_at=environment.clock()
+        )
+
+    async def _fire(self, event: AgentHook, *args: Any, done: bool) -> None:
+        _, scope, conversation = self._key
+        await fire(self._environment.hooks, event, scope, conversation, *args, done=done)
+
     def _reply(self, text: str, stop: str, *, question: str | None = None) -> AgentReply:
         return AgentReply(
             text=text or question or "",
@@ -505,31 +593,6 @@ class TurnRunner:
         return self._reply(text, WAITING_FOR_INPUT, question="\n".join(questions))
 
 
-def _shows_user_message(composed: ComposedContext, incoming: IncomingMessage) -> bool:
-    """Whether the newest user message is there: by its position, its id or its text."""
-    position, message = incoming.position, incoming.message
-    if composed.shows_position(position):
-        return True
-    shown = [one for one in composed.messages if one.role is ChatRole.USER]
-    if message is None:
-        # An answer to a question: sections without positions are believed if they show the user at all.
-        return not position or bool(shown)
-    return any(one.id == message.id or one.text == message.text for one in shown)
-
-
-class IncomingMessage(NamedTuple):
-    """The newest user message and its position in the log; None if the user answered a question.
-
-    If an earlier message is sent again, `known_at` is its position, and `waiting` are the questions that
-    the conversation waits for already.
-    """
-
-    position: int
-    message: Message | None
-    waiting: tuple[str, ...] = ()
-    known_at: int | None = None
-
-
 class EntryPlan(NamedTuple):
     """How what a user said goes into the log, as the log was: the messages, and what they depend on."""
 
@@ -541,55 +604,6 @@ class EntryPlan(NamedTuple):
     # Whether mail comes before it, and whether it depends on the newest messages of the log.
     takes_mail: bool = False
     reads_log: bool = False
-
-
-async def plan_entry(
-    memory: Memory,
-    key: Key,
-    message: Message,
-    *,
-    tools: Collection[str],
-    mailbox: Mailbox | None,
-    new_id: Callable[[], str],
-) -> EntryPlan:
-    """What to store of what a user said: the answer to an open question, otherwise a new message.
-
-    Mail that waits for the agent comes before a new message.
-    """
-    # Imported here and below: built-in tools are made when their modules are imported.
-    from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
-    _, scope, conversation = key
-    window: list[Message] = []
-    reads_log = ask_user_for_input.name in tools
-    if reads_log:
-        found = await memory.read(scope, conversation, limit=QUESTION_LOOKBACK)
-        head, window = found.head, [entry.message for entry in found.entries]
-    else:
-        head = await memory.head(scope, conversation)
-    waiting = _questions_of_paused_turn(window)
-    still_waiting = tuple(question.text for question in waiting)
-    before = next((one for one in window if one.id == message.id), None)
-    if before is not None and before.role is ChatRole.TOOL:
-        # The same answer again; the store refuses another one under its id.
-        again = replace(before, content=message.content)
-        return EntryPlan(messages=[again], head=head, waiting=still_waiting, reads_log=reads_log)
-    if before is None and waiting:
-        return EntryPlan(messages=_answer_messages(waiting, message, new_id), head=head, reads_log=reads_log)
-    takes_mail = before is None and mailbox is not None and await _has_mail(mailbox, key)
-    return EntryPlan(
-        messages=[message],
-        head=head,
-        message=message,
-        waiting=still_waiting,
-        takes_mail=takes_mail,
-        reads_log=reads_log,
-    )
-
-
-async def _has_mail(mailbox: Mailbox, key: Key) -> bool:
-    agent, scope, conversation = key
-    return bool(await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=1))
 
 
 async def _receive_mail(mailbox: Mailbox, key: Key) -> None:
@@ -615,78 +629,3 @@ def _questions_of_paused_turn(window: Sequence[Message]) -> list[Question]:
 
     asked = {call.id for one in window if one.phase == WAITING_FOR_INPUT for call in one.tool_calls}
     return [question for question in open_questions(window) if question.call.id in asked]
-
-
-async def run_tools(
-    environment: TurnEnvironment,
-    key: Key,
-    calls: Sequence[ToolCall],
-    on_end: Callable[[CallOutcome], Awaitable[None]],
-) -> list[CallOutcome]:
-    """Run calls and give their outcomes, in their order; `on_end` gets each as it ends."""
-    vetoed = await _veto_calls(environment, key, calls)
-    for outcome in vetoed.values():
-        await on_end(outcome)
-    items = await environment.items.load(key)
-    allowed = [call for index, call in enumerate(calls) if index not in vetoed]
-    limits = environment.limits
-    ended = iter(
-        await run_calls(
-            allowed,
-            environment.tools,
-            inject=environment.injected(key, items.pool),
-            timeout=limits.tool_timeout,
-            output_limit=limits.tool_output,
-            parallel=limits.parallel_tools,
-            clock=environment.clock,
-            new_id=environment.new_id,
-            done=on_end,
-        )
-    )
-    return [vetoed[index] if index in vetoed else next(ended) for index in range(len(calls))]
-
-
-async def store_items(
-    environment: TurnEnvironment, key: Key, items: ConversationItems, outcome: CallOutcome
-) -> CallOutcome:
-    """The same call once its items are stored; with an error result if they could not be."""
-    if not outcome.items:
-        return outcome
-    try:
-        await environment.items.add(key, items, outcome.items)
-    except (InvalidItem, HookError) as error:
-        problem = f"it ran, but what it found was not kept: {error}"
-        return replace(outcome, message=_error_result(environment, outcome.call, problem), full=None)
-    return outcome
-
-
-async def fire_after_calls(environment: TurnEnvironment, key: Key, outcomes: Sequence[CallOutcome]) -> None:
-    """Call the hooks with each call and its result."""
-    for one in outcomes:
-        if one.message is not None:
-            await _fire(environment, AgentHook.AFTER_CALL, key, one.call, one.message, done=True)
-
-
-async def _veto_calls(
-    environment: TurnEnvironment, key: Key, calls: Sequence[ToolCall]
-) -> dict[int, CallOutcome]:
-    """The calls that a hook refuses, by index, with what the model is told."""
-    vetoed: dict[int, CallOutcome] = {}
-    for index, call in enumerate(calls if environment.hooks else ()):
-        try:
-            await _fire(environment, AgentHook.BEFORE_CALL, key, call, done=False)
-        except HookError as error:
-            message = _error_result(environment, call, f"it was not run: {error}")
-            vetoed[index] = CallOutcome(call=call, message=message, error=error)
-    return vetoed
-
-
-def _error_result(environment: TurnEnvironment, call: ToolCall, text: str) -> Message:
-    return result_message(
-        call, text, is_error=True, message_id=environment.new_id(), created_at=environment.clock()
-    )
-
-
-async def _fire(environment: TurnEnvironment, event: AgentHook, key: Key, *args: Any, done: bool) -> None:
-    if environment.hooks:
-        await fire(environment.hooks, event, key.scope, key.conversation, *args, done=done)
