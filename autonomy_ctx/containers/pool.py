@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from autonomy_ctx.containers._shared import (
     INHERIT,
@@ -23,24 +22,12 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.validation import check_int
 
 
-class ReadablePool(Protocol):
-    """What a view needs of a pool."""
-
-    @property
-    def limit(self) -> int | None: ...
-    @property
-    def items(self) -> list[ContextItem[Any]]: ...
-    def get(self, id: str) -> ContextItem[Any]: ...  # noqa: A002  # the field's name
-    def __len__(self) -> int: ...
-    def __contains__(self, item: object) -> bool: ...
-
-
 class ContextPoolView:
     """A read-only view of a pool that always shows the current items."""
 
     __slots__ = ("_pool",)
 
-    def __init__(self, pool: ReadablePool) -> None:
+    def __init__(self, pool: ContextPool) -> None:
         self._pool = pool
 
     @property
@@ -109,8 +96,6 @@ class ContextPool:
         self._limit = check_int("limit", limit, optional=True)
         self.hooks: list[Hook] = validate_hooks(hooks, ContextPoolHook)
         self._items: dict[str, ContextItem[Any]] = {}
-        # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
-        self._shared = False
         self._lock = ChangeLock()
 
     @property
@@ -171,14 +156,14 @@ class ContextPool:
             item = self.get(id)
             await fire(self.hooks, ContextPoolHook.BEFORE_REMOVE, self, item, done=False)
             # A hook may have removed it; then all hooks were already called for that.
-            if self._own_items().pop(id, None) is not None:
+            if self._items.pop(id, None) is not None:
                 await fire(self.hooks, ContextPoolHook.AFTER_REMOVE, self, item, done=True)
 
     async def clear(self) -> None:
         """Remove all items."""
         async with self._lock.change():
             await fire(self.hooks, ContextPoolHook.BEFORE_CLEAR, self, done=False)
-            self._items, self._shared = {}, False
+            self._items.clear()
             await fire(self.hooks, ContextPoolHook.AFTER_CLEAR, self, done=True)
 
     def branch(
@@ -198,11 +183,7 @@ class ContextPool:
         if not isinstance(limit, Inherit):
             child._limit = check_int("limit", limit, optional=True)
         room = len(self) if child._limit is None else min(len(self), child._limit)
-        if room < len(self._items):
-            newest = list(islice(reversed(self._items.items()), room))
-            child._items, child._shared = dict(reversed(newest)), False
-        else:
-            self._shared = child._shared = True
+        child._items = dict(list(self._items.items())[len(self._items) - room :])
         return child
 
     __copy__ = branch
@@ -253,12 +234,7 @@ class ContextPool:
         return next(iter(self._items)) if asked else None
 
     def _put(self, key: str, item: ContextItem[Any]) -> None:
-        items = self._own_items()
+        items = self._items
         if items.pop(key, None) is None and len(items) == self._limit:
             del items[next(iter(items))]
         items[key] = item
-
-    def _own_items(self) -> dict[str, ContextItem[Any]]:
-        if self._shared:
-            self._items, self._shared = dict(self._items), False
-        return self._items

@@ -1,15 +1,10 @@
-"""A queue of the latest items: new items push out the oldest.
-
-Branches share their items until one side changes, so passing a queue to a tool or a sub-agent costs the same
-for any size.
-"""
+"""A queue of the latest items: new items push out the oldest."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from itertools import islice
 from typing import Any, Self
 
 from autonomy_ctx.containers._shared import (
@@ -39,8 +34,6 @@ class ContextQueue:
         self._limit = check_int("limit", limit)
         self.hooks: list[Hook] = validate_hooks(hooks, ContextQueueHook)
         self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
-        # Whether a branch, or what this is a branch of, reads the same deque: then it is not to be changed.
-        self._shared = False
         self._lock = ChangeLock()
 
     @property
@@ -68,20 +61,20 @@ class ContextQueue:
         if not items:
             return
         if not self.hooks:
-            self._extend(items)
+            self._items.extend(items)
             return
         async with self._lock.change():
             await fire(self.hooks, ContextQueueHook.BEFORE_APPEND, self.items, done=False)
-            self._extend(items)
+            self._items.extend(items)
             await fire(self.hooks, ContextQueueHook.AFTER_APPEND, self.items, done=True)
 
     def restore(self, items: Iterable[ContextItem[Any]]) -> None:
         """Add items that were in the queue before, such as saved ones, without calling hooks."""
-        self._extend(items)
+        self._items.extend(items)
 
     def clear(self) -> None:
         """Remove all items, at once and without hooks."""
-        self._items, self._shared = deque(maxlen=self._limit), False
+        self._items.clear()
 
     def branch(self, limit: int | None = None, *, hooks: Iterable[Hook] | Inherit | None = INHERIT) -> Self:
         """An independent queue with the same items.
@@ -96,11 +89,7 @@ class ContextQueue:
             list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, ContextQueueHook)
         )
         child._limit = self._limit if limit is None else check_int("limit", limit)
-        if child._limit < len(self._items):
-            newest = list(islice(reversed(self._items), child._limit))
-            child._items, child._shared = deque(reversed(newest), maxlen=child._limit), False
-        else:
-            self._shared = child._shared = True
+        child._items = deque(self._items, maxlen=child._limit)
         return child
 
     __copy__ = branch
@@ -130,8 +119,3 @@ class ContextQueue:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"
-
-    def _extend(self, items: Iterable[ContextItem[Any]]) -> None:
-        if self._shared:
-            self._items, self._shared = deque(self._items, maxlen=self._limit), False
-        self._items.extend(items)

@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Background, current_loop
 from autonomy_ctx.errors import McpServerUnavailable, McpToolFailed
+from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.tools.mcp_content import (
     CONNECT_SECONDS,
     McpSettings,
@@ -42,24 +43,8 @@ BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
 MAX_SERVER_NAME = 32
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,32}")
 # What only starts another program.
-_LAUNCHERS = frozenset(
-    {
-        "uvx",
-        "uv",
-        "npx",
-        "pipx",
-        "bunx",
-        "pnpm",
-        "dlx",
-        "run",
-        "tool",
-        "python",
-        "python3",
-        "node",
-        "deno",
-        "env",
-    }
-)
+_LAUNCHER_WORDS = "uvx uv npx pipx bunx pnpm dlx run tool python python3 node deno env"
+_LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 
 
 class McpTool(Tool[..., Any]):
@@ -79,9 +64,10 @@ class McpTool(Tool[..., Any]):
             return await server.call(own_name, arguments)
 
         super().__init__(call, name=name, description=description, timeout=timeout)
-        self.own_name = own_name
-        # In the place of what would be read from the function.
-        vars(self)["_schema"] = dict(schema)
+        self.own_name, self._server_schema = own_name, schema
+
+    def _schema(self) -> dict[str, Any]:
+        return dict(thaw(self._server_schema))
 
 
 class McpServer(AsyncResource):

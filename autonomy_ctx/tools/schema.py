@@ -39,21 +39,11 @@ _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
 # Where schemas are in a schema: by name, in lists, alone. All other keywords hold data.
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
-_SUBSCHEMAS = frozenset(
-    {
-        "items",
-        "additionalProperties",
-        "additionalItems",
-        "unevaluatedProperties",
-        "unevaluatedItems",
-        "propertyNames",
-        "contains",
-        "not",
-        "if",
-        "then",
-        "else",
-    }
-)
+_SUBSCHEMA_WORDS = """
+items additionalProperties additionalItems unevaluatedProperties unevaluatedItems propertyNames contains not
+if then else
+"""
+_SUBSCHEMAS = frozenset(_SUBSCHEMA_WORDS.split())
 _REFERENCE_KEYS = frozenset(
     {"$ref", "$defs", "definitions", "$schema", "$id", "$anchor", "$comment", "$dynamicRef", "$dynamicAnchor"}
 )

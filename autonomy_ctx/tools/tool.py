@@ -10,7 +10,6 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from types import MethodType, SimpleNamespace
 from typing import (
     TYPE_CHECKING,
@@ -28,12 +27,11 @@ from typing import (
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
-from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.validation import int_problem, seconds_problem
 
 if TYPE_CHECKING:
     # Imported below where they are used: schemas take long to import, and to import an agent none is needed.
-    from autonomy_ctx.tools.schema import Field, ObjectKind
+    from autonomy_ctx.tools.schema import ObjectKind
 
 logger = logging.getLogger("autonomy_ctx.tools")
 # Set by the code that runs the tool; the model does not see them.
@@ -122,32 +120,6 @@ def resolve_annotation(function: Callable[..., Any], annotation: Any, names: Map
         return annotation
 
 
-def read_parameters(
-    tool: str,
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    hints: Mapping[str, Any],
-    described: Mapping[str, str],
-) -> Parameters:
-    """The parameters with the shapes that `hints` give them."""
-    from autonomy_ctx.tools.schema import MISSING, Field, ObjectKind, Shape
-
-    fields: list[Field] = []
-    injected: dict[str, bool] = {}
-    rest, rest_name = None, None
-    for name, parameter in signature.parameters.items():
-        hint = Any if parameter.annotation is parameter.empty else hints[name]
-        required = parameter.default is parameter.empty
-        if parameter.kind is parameter.VAR_KEYWORD:
-            rest, rest_name = Shape(hint), name
-        elif name in INJECTED_NAMES:
-            injected[name] = required
-        else:
-            default = MISSING if required else parameter.default
-            fields.append(Field(name, Shape(hint), default, required, described.get(name)))
-    return Parameters(ObjectKind(tool, function, tuple(fields), rest), injected, rest_name)
-
-
 class Tool(Generic[P, R]):
     """A tool. A direct call runs the plain function: nothing is checked, injected or recorded.
 
@@ -192,22 +164,37 @@ class Tool(Generic[P, R]):
         self._hints = self._resolve_hints({}, names or {})
         functools.update_wrapper(self, function, updated=())
 
-    @cached_property
+    @property
     def parameters(self) -> Parameters:
         """The parameters: the model's and the injected ones."""
+        from autonomy_ctx.tools.schema import MISSING, Field, ObjectKind, Shape
+
         hints = self._resolve_hints(self._hints, {})
-        return read_parameters(self.name, self.function, self.signature, hints, self._docstring.arguments)
-
-    @cached_property
-    def _schema(self) -> dict[str, Any]:
-        from autonomy_ctx.tools.schema import object_schema
-
-        return object_schema(self.parameters.object_kind)
+        fields: list[Field] = []
+        injected: dict[str, bool] = {}
+        rest, rest_name = None, None
+        for name, parameter in self.signature.parameters.items():
+            hint = Any if parameter.annotation is parameter.empty else hints[name]
+            required = parameter.default is parameter.empty
+            if parameter.kind is parameter.VAR_KEYWORD:
+                rest, rest_name = Shape(hint), name
+            elif name in INJECTED_NAMES:
+                injected[name] = required
+            else:
+                default = MISSING if required else parameter.default
+                described = self._docstring.arguments.get(name)
+                fields.append(Field(name, Shape(hint), default, required, described))
+        return Parameters(ObjectKind(self.name, self.function, tuple(fields), rest), injected, rest_name)
 
     @property
     def spec(self) -> dict[str, Any]:
         """Name, description and the JSON schema of the parameters, in a new dict."""
-        return {"name": self.name, "description": self.description, "parameters": thaw(self._schema)}
+        return {"name": self.name, "description": self.description, "parameters": self._schema()}
+
+    def _schema(self) -> dict[str, Any]:
+        from autonomy_ctx.tools.schema import object_schema
+
+        return object_schema(self.parameters.object_kind)
 
     def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
         """The arguments of a model, checked and converted, together with the injected ones."""
@@ -249,9 +236,6 @@ class Tool(Generic[P, R]):
         bound: Tool[..., R] = copy.copy(self)
         bound.function = MethodType(self.function, instance)
         bound.signature = read_signature(self.name, bound.function)
-        for name in ("parameters", "_schema"):
-            # What was cached has `self` among the model's parameters.
-            vars(bound).pop(name, None)
         return bound
 
     def __repr__(self) -> str:

@@ -316,7 +316,7 @@ def test_a_queue_goes_on_in_another_loop_when_the_first_died_in_a_hook() -> None
     loop = asyncio.new_event_loop()
     abandoned = loop.create_task(queue.append(*items(1)))
     loop.run_until_complete(asyncio.wait([abandoned], timeout=0))
-    queue._extend(items(0))
+    queue.restore(items(0))
 
     async def go_on() -> None:
         with anyio.fail_after(5):

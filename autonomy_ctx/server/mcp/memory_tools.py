@@ -61,10 +61,14 @@ class MemoryTool(Tool[..., Awaitable[MemoryAnswer]]):
     ) -> None:
         super().__init__(function)
         self.title, self.is_read_only, self.is_destructive = title, is_read_only, is_destructive
-        kind = self.parameters.object_kind
-        fields = tuple(field for field in kind.fields if field.name not in fixed)
-        # In the place of what was read from the function.
-        vars(self)["parameters"] = Parameters(replace(kind, fields=fields), {}, None)
+        self._fixed = fixed
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters that are not fixed."""
+        kind = super().parameters.object_kind
+        fields = tuple(field for field in kind.fields if field.name not in self._fixed)
+        return Parameters(replace(kind, fields=fields), {}, None)
 
 
 class MemoryTools:
