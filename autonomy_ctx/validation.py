@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal, overload
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class NotANumber(TypeError, ValueError):
@@ -18,104 +20,51 @@ class NotANumber(TypeError, ValueError):
     """
 
 
-@overload
 def check_int(
     name: str,
-    value: Any,
-    *,
-    least: int = 1,
-    most: int | None = None,
-    optional: Literal[False] = False,
-    where: str = "",
-) -> int: ...
-
-
-@overload
-def check_int(
-    name: str, value: Any, *, least: int = 1, most: int | None = None, optional: bool, where: str = ""
-) -> int | None: ...
-
-
-def check_int(
-    name: str,
-    value: Any,
+    value: T,
     *,
     least: int = 1,
     most: int | None = None,
     optional: bool = False,
     where: str = "",
-) -> int | None:
+) -> T:
     """The value, if it is a whole number within the bounds; `where` says whose argument it is."""
-    # Nearly always: every read of a log comes by here.
-    if (value.__class__ is int and value >= least and (most is None or value <= most)) or (
-        value is None and optional
-    ):
-        known: int | None = value
-        return known
     problem = int_problem(value, least=least, most=most, optional=optional)
     if problem is not None:
         raise _error(name, problem, where, is_number=_is_a(value, int))
-    checked: int | None = value
-    return checked
+    return value
 
 
 def check_number(
-    name: str, value: Any, *, least: float | None = None, most: float | None = None, where: str = ""
-) -> float:
+    name: str, value: T, *, least: float | None = None, most: float | None = None, where: str = ""
+) -> T:
     """The value, if it is a finite number within the bounds."""
     problem = number_problem(value, least=least, most=most)
     if problem is not None:
         raise _error(name, problem, where, is_number=_is_a(value, int | float))
-    checked: float = value
-    return checked
-
-
-@overload
-def check_seconds(
-    name: str,
-    value: Any,
-    *,
-    zero: bool = False,
-    most: float | None = None,
-    endless: bool = False,
-    optional: Literal[False] = False,
-    where: str = "",
-) -> float: ...
-
-
-@overload
-def check_seconds(
-    name: str,
-    value: Any,
-    *,
-    zero: bool = False,
-    most: float | None = None,
-    endless: bool = False,
-    optional: bool,
-    where: str = "",
-) -> float | None: ...
+    return value
 
 
 def check_seconds(
     name: str,
-    value: Any,
+    value: T,
     *,
     zero: bool = False,
     most: float | None = None,
     endless: bool = False,
     optional: bool = False,
     where: str = "",
-) -> float | None:
+) -> T:
     """The value, if it is a number of seconds above 0; with `zero` also 0, with `endless` also infinity."""
     problem = seconds_problem(value, zero=zero, most=most, endless=endless, optional=optional)
     if problem is not None:
         raise _error(name, problem, where, is_number=_is_a(value, int | float))
-    checked: float | None = value
-    return checked
+    return value
 
 
 def int_problem(value: Any, *, least: int = 1, most: int | None = None, optional: bool = False) -> str | None:
-    """What is wrong with a whole number, to stand after its name in an error; None for nothing."""
+    """The problem with a whole number, to stand after its name in an error; None for nothing."""
     if value is None and optional:
         return None
     is_number = _is_a(value, int)
@@ -126,7 +75,7 @@ def int_problem(value: Any, *, least: int = 1, most: int | None = None, optional
 
 
 def number_problem(value: Any, *, least: float | None = None, most: float | None = None) -> str | None:
-    """What is wrong with a finite number, to stand after its name in an error; None for nothing."""
+    """The problem with a finite number, to stand after its name in an error; None for nothing."""
     if (
         _is_a(value, int | float)
         and -math.inf < value < math.inf
@@ -147,7 +96,7 @@ def seconds_problem(
     endless: bool = False,
     optional: bool = False,
 ) -> str | None:
-    """What is wrong with a number of seconds, to stand after its name in an error; None for nothing."""
+    """The problem with a number of seconds, to stand after its name in an error; None for nothing."""
     if value is None and optional:
         return None
     if (
@@ -194,7 +143,7 @@ def format_url(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address can only mean this machine."""
+    """Tell whether a name or address can only mean this machine."""
     # Imported here: most who check numbers never look at a host.
     import ipaddress
 

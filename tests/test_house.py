@@ -388,7 +388,6 @@ ODD = {
     "autonomy_ctx.messages.stored_form.shrink_source_form",
     "autonomy_ctx.messages.summary.__init__",
     "autonomy_ctx.messages.tokens.note_count",
-    "autonomy_ctx.models.catalog.__init__",
     "autonomy_ctx.replay.conversation.__init__",
     "autonomy_ctx.replay.conversation._with",
     "autonomy_ctx.sections.section.extend_contribution",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from autonomy_ctx.formats.base import Usage
@@ -93,7 +93,7 @@ MIN_CACHED_TOKENS = 1024
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """Prices per million tokens. Prices that are not given have the usual defaults.
 
@@ -103,26 +103,16 @@ class Price:
 
     input: float
     output: float
-    cached_input: float
-    cache_write: float
+    # None only as an argument.
+    cached_input: float = None  # type: ignore[assignment]
+    cache_write: float = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        *,
-        input: float,  # noqa: A002  # the field's name
-        output: float,
-        cached_input: float | None = None,
-        cache_write: float | None = None,
-    ) -> None:
-        prices: dict[str, Any] = {
-            "input": input,
-            "output": output,
-            "cached_input": input if cached_input is None else cached_input,
-            "cache_write": input if cache_write is None else cache_write,
-        }
-        for name, value in prices.items():
-            check_number(name, value, least=0, where="price per million tokens")
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
+        for name in ("cached_input", "cache_write"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self.input)
+        for field in fields(self):
+            check_number(field.name, getattr(self, field.name), least=0, where="price per million tokens")
 
     def cost(self, *, uncached: float = 0, cached: float = 0, written: float = 0, output: float = 0) -> float:
         """The cost of these tokens; tokens that are written to the cache are not counted as uncached."""

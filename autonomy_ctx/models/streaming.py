@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -207,13 +207,6 @@ class WireEvent(NamedTuple):
     last: bool = False
 
 
-class EventReader(Protocol):
-    """The events of one stream."""
-
-    async def next(self) -> WireEvent | None:
-        """The next event; None at the end."""
-
-
 class SseReader:
     """Server-sent events, each a JSON object."""
 
@@ -257,7 +250,7 @@ class FrameReader:
         return WireEvent(dict(frame.data), frame.event or None)
 
 
-def make_event_reader(body: ResponseBody) -> EventReader:
+def make_event_reader(body: ResponseBody) -> SseReader | FrameReader:
     """The events of a response, by what it says it is."""
     binary = (body.headers.get("content-type") or "").startswith(EVENTSTREAM_TYPE)
     return FrameReader(body) if binary else SseReader(body)
