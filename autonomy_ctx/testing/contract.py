@@ -4,9 +4,8 @@ work, records, search, listing and forks are in the classes it inherits from.
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
+import pytest
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.memory import encoding
@@ -19,7 +18,7 @@ from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
 from autonomy_ctx.testing.turns_contract import TurnsContract
-from autonomy_ctx.testing.values import MAIN, make_drafts, make_message
+from autonomy_ctx.testing.values import ALIKE_KEYS, MAIN, make_drafts, make_message
 from autonomy_ctx.testing.work_contract import WorkContract
 
 
@@ -35,28 +34,18 @@ class StoreContract(
 ):
     """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
 
-    async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:
-        """The texts of a window, for short assertions."""
-        return [entry.message.text for entry in (await store.read(key, **options)).entries]
-
     async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
         assert await self.fill(store, 3) == [1, 2, 3]
         assert await store.append(MAIN, make_drafts(make_message("4", id="m4"))) == [4]
 
     async def test_what_was_appended_comes_back_equal_and_in_order(self, store: Store) -> None:
+        result = {"tool_call_id": "c1", "is_error": True, "extra": {"deep": [1, {"x": None}]}}
         sent = [
             make_message("hello", id="a"),
             make_message(
                 "", id="b", role="assistant", tool_calls=[{"id": "c1", "name": "find", "arguments": "{}"}]
             ),
-            make_message(
-                "found",
-                id="c",
-                role="tool",
-                tool_call_id="c1",
-                is_error=True,
-                extra={"deep": [1, {"x": None}]},
-            ),
+            make_message("found", id="c", role="tool", **result),
             make_message("NUL \0, surrogate \ud800, 中文, \u202e, {braces}, %s", id="d"),
         ]
         await store.append(MAIN, make_drafts(*sent))
@@ -65,49 +54,31 @@ class StoreContract(
         assert [entry.position for entry in window.entries] == [1, 2, 3, 4]
 
     async def test_a_dict_comes_back_as_it_was_given(self, store: Store) -> None:
-        given = {
-            "id": "x",
-            "role": "user",
-            "content": {"text": "hi", "type": "text"},
-            "phase": "executing",
-            "own": [1],
-        }
+        content = {"text": "hi", "type": "text"}
+        given = {"id": "x", "role": "user", "content": content, "phase": "executing", "own": [1]}
         [draft] = make_drafts(given)
         await store.append(MAIN, [draft])
         [entry] = (await store.read(MAIN)).entries
         assert {key: wire.to_dict(entry.message)[key] for key in given} == given
 
     async def test_the_same_message_sent_twice_is_kept_once(self, store: Store) -> None:
-        first = await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
-        again = await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
-        assert first == again == [1]
+        assert await self.say(store, "hello") == await self.say(store, "hello") == [1]
         assert await self.texts(store) == ["hello"]
 
     async def test_the_same_id_in_one_call_is_kept_once(self, store: Store) -> None:
-        twice = [
-            make_message("hello", id="m1"),
-            make_message("other", id="m2"),
-            make_message("hello", id="m1"),
-        ]
-        assert await store.append(MAIN, make_drafts(*twice)) == [1, 2, 1]
+        assert await self.say(store, "hello", "other", "hello") == [1, 2, 1]
 
     async def test_a_retry_at_a_later_time_is_still_the_same_message(self, store: Store) -> None:
-        await store.append(MAIN, make_drafts({"role": "user", "content": "hi", "id": "m1", "timestamp": 1.0}))
-        assert await store.append(
-            MAIN, make_drafts({"role": "user", "content": "hi", "id": "m1", "timestamp": 2.0})
-        ) == [1]
+        for time in (1.0, 2.0):
+            sent = make_drafts({"role": "user", "content": "hi", "id": "m1", "timestamp": time})
+            assert await store.append(MAIN, sent) == [1]
 
     async def test_other_content_under_a_known_id_is_refused_whole(self, store: Store) -> None:
         await self.fill(store, 1)
-        refused = None
-        try:
-            await store.append(
-                MAIN, make_drafts(make_message("new", id="m2"), make_message("changed", id="m1"))
-            )
-        except ConflictingMessage as error:
-            refused = error
-        assert refused is not None, "a message was rewritten"
-        assert (refused.message_id, refused.position) == ("m1", 1)
+        changed = make_drafts(make_message("new", id="m2"), make_message("changed", id="m1"))
+        with pytest.raises(ConflictingMessage) as refused:
+            await store.append(MAIN, changed)
+        assert (refused.value.message_id, refused.value.position) == ("m1", 1)
         assert await self.texts(store) == ["1"]
 
     async def test_a_tail_is_the_newest_messages_in_order(self, store: Store) -> None:
@@ -141,14 +112,7 @@ class StoreContract(
         assert (await store.read(MAIN, limit=1)).head == await store.head(MAIN)
 
     async def test_names_that_join_to_the_same_text_stay_apart(self, store: Store) -> None:
-        keys = [
-            Key("", "a:b", "c"),
-            Key("", "a", "b:c"),
-            Key("a", "b", "c"),
-            Key("", "A", "c"),
-            Key("", "a%", "c"),
-        ]
-        keys += [Key("", "\u00e9", "c"), Key("", "e\u0301", "c"), Key("", "", ""), Key("", "a", "c")]
+        keys = [*ALIKE_KEYS, Key("", "a", "c")]
         for number, key in enumerate(keys):
             await store.append(key, make_drafts(make_message(str(number), id="same")))
         for number, key in enumerate(keys):
@@ -204,11 +168,7 @@ class StoreContract(
 
         async def speak(task: int) -> None:
             for number in range(8):
-                positions.extend(
-                    await store.append(
-                        MAIN, make_drafts(make_message(f"{task}.{number}", id=f"{task}.{number}"))
-                    )
-                )
+                positions.extend(await self.say(store, f"{task}.{number}"))
 
         async with anyio.create_task_group() as group:
             for task in range(8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactKind, FactSource
@@ -39,9 +40,14 @@ def make_change(
     )
 
 
-def fact_texts(facts: list[Fact] | tuple[Fact, ...]) -> dict[str, str]:
+def fact_texts(facts: Iterable[Fact]) -> dict[str, str]:
     """Those that hold, by id."""
     return {fact.id: fact.text for fact in facts if fact.state == "holds"}
+
+
+def states_of(facts: Iterable[Fact]) -> list[tuple[str, str, str | None]]:
+    """The id of each fact, its state, and the id of the fact that it replaced."""
+    return [(fact.id, fact.state, fact.replaces) for fact in facts]
 
 
 class FactsContract(StoreActions):
@@ -51,9 +57,7 @@ class FactsContract(StoreActions):
         self, store: Store, first: int, last: int, *changes: FactChange, key: Key = MAIN
     ) -> None:
         """Commit a segment with changes."""
-        generation = (await store.head(key)).generation
-        segment = make_segment(first, last)
-        assert await store.commit_segment(key, segment, generation=generation, fence=None, facts=changes)
+        assert await self.commit(store, make_segment(first, last), key, facts=changes)
 
     async def holding(self, store: Store, key: Key = MAIN) -> dict[str, str]:
         return fact_texts((await store.summary(key)).facts)
@@ -86,7 +90,7 @@ class FactsContract(StoreActions):
             store, 3, 4, make_change(3, "budget 9,200", "F1"), make_change(4, target="F2", action="done")
         )
         assert await self.holding(store) == {"F3": "budget 9,200"}
-        assert [(one.id, one.state, one.replaces) for one in (await store.summary(MAIN)).facts] == [
+        assert states_of((await store.summary(MAIN)).facts) == [
             ("F1", "replaced", None),
             ("F3", "holds", "F1"),
         ]
@@ -152,16 +156,13 @@ class FactsContract(StoreActions):
     async def test_a_real_segment_takes_the_place_of_a_stand_ins_facts(self, store: Store) -> None:
         await self.fill(store, 6)
         rules = [make_change(1, "by rules", source="rules"), make_change(4, "later", source="rules")]
-        digest = make_provisional_segment(1, 4)
-        assert await store.commit_segment(MAIN, digest, generation=0, fence=None, facts=rules)
+        await self.commit_digest(store, 1, 4, *rules)
         await self.commit_facts(store, 1, 3, make_change(1, "by a model"))
         assert await self.holding(store) == {"F2": "later", "F3": "by a model"}
 
     async def commit_digest(self, store: Store, first: int, last: int, *changes: FactChange) -> None:
         """Commit a provisional segment with facts found by rules."""
-        generation = (await store.head(MAIN)).generation
-        digest = make_provisional_segment(first, last)
-        assert await store.commit_segment(MAIN, digest, generation=generation, fence=None, facts=changes)
+        assert await self.commit(store, make_provisional_segment(first, last), facts=changes)
 
     async def test_a_fact_that_a_real_segment_states_again_keeps_its_id(self, store: Store) -> None:
         await self.fill(store, 6)
@@ -200,11 +201,11 @@ class FactsContract(StoreActions):
         await self.commit_facts(store, 1, 1, make_change(1, "port 80"))
         chain = make_change(2, "port 81", "F1"), make_change(3, "port 80", "+0")
         await self.commit_digest(store, 2, 3, *chain)
-        before = [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)]
+        before = states_of(await store.facts(MAIN))
         assert before == [("F1", "replaced", None), ("F2", "replaced", "F1"), ("F3", "holds", "F2")]
         # As it is said by who does not know of the first.
         await self.commit_facts(store, 2, 3, make_change(2, "port 81"), make_change(3, "port 80", "+0"))
-        assert [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)] == before
+        assert states_of(await store.facts(MAIN)) == before
 
     async def test_what_ended_a_fact_still_ends_it_when_it_is_stated_again(self, store: Store) -> None:
         """A later message has replaced it, or a user: it must not hold again beside that."""
@@ -222,12 +223,12 @@ class FactsContract(StoreActions):
             ],
         )
         assert await store.remove_fact(MAIN, 6)
-        before = [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)]
+        before = states_of(await store.facts(MAIN))
         assert [state for _, state, _ in before[:4]] == ["replaced", "replaced", "done", "replaced"]
         again = [make_change(at, name) for at, name in enumerate(names, 1)]
         # Said twice, it is still the same fact.
         await self.commit_facts(store, 1, 4, *again, *again)
-        assert [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)] == before
+        assert states_of(await store.facts(MAIN)) == before
         assert list(await self.holding(store)) == ["F5", "F7"]
 
     async def test_facts_do_not_end_each_other_in_a_circle(self, store: Store) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from autonomy_ctx.errors import (
-    AutonomyCtxError,
-    ConflictingMessage,
-    InvalidFork,
-    UnknownConversation,
-)
+import pytest
+
+from autonomy_ctx.errors import ConflictingMessage, InvalidFork, UnknownConversation
 from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, MessageRef, Store
-from autonomy_ctx.testing.facts_contract import fact_texts, make_change
+from autonomy_ctx.testing.facts_contract import fact_texts, make_change, states_of
 from autonomy_ctx.testing.values import (
     HELPER,
     MAIN,
@@ -43,27 +41,19 @@ class ForkContract(StoreActions):
         """All texts by position."""
         return {entry.position: entry.message.text for entry in (await store.read(key)).entries}
 
-    async def say(self, store: Store, text: str, key: Key = FORK, *, role: str = "user") -> int:
-        """Append one message whose id is its text."""
-        [position] = await store.append(key, make_drafts(make_message(text, id=text, role=role)))
-        return position
+    async def fork_at(self, store: Store, at: int) -> Key:
+        """Fork the main conversation at a position, under a name that says so."""
+        key = MAIN._replace(conversation=f"at {at}")
+        await store.fork(MAIN, at, key.conversation)
+        return key
 
     async def family(self, store: Store) -> None:
         """Six messages; a fork at 4 that says a and b; a fork of that at 5, which says x."""
         await self.fill(store, 6)
         await self.make_fork(store, 4)
-        await self.say(store, "a")
-        await self.say(store, "b")
+        await self.say(store, "a", "b", key=FORK)
         await self.make_fork(store, 5, FORK, SECOND)
-        await self.say(store, "x", SECOND)
-
-    async def refusal(self, store: Store, key: Key, at: int | None, name: str) -> AutonomyCtxError:
-        """The error of a fork that cannot be made."""
-        try:
-            await store.fork(key, at, name)
-        except AutonomyCtxError as error:
-            return error
-        raise AssertionError("a fork was made that cannot be")
+        await self.say(store, "x", key=SECOND)
 
     async def test_a_fork_has_the_messages_up_to_its_position_and_goes_on_there(self, store: Store) -> None:
         await self.fill(store, 6)
@@ -71,8 +61,8 @@ class ForkContract(StoreActions):
         assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3", 4: "4"}
         head = await store.head(FORK)
         assert (head.position, head.count, head.last_user) == (4, 4, 4)
-        assert await self.say(store, "a") == 5
-        assert await self.say(store, "seven", MAIN) == 7
+        assert await self.say(store, "a", key=FORK) == [5]
+        assert await self.say(store, "seven", key=MAIN) == [7]
         assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3", 4: "4", 5: "a"}
         assert await self.texts_by_position(store, MAIN) == {n: str(n) for n in range(1, 7)} | {7: "seven"}
 
@@ -80,7 +70,7 @@ class ForkContract(StoreActions):
         await self.fill(store, 3)
         await self.make_fork(store)
         assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3"}
-        assert await self.say(store, "a") == 4
+        assert await self.say(store, "a", key=FORK) == [4]
         assert len(await self.texts_by_position(store, MAIN)) == 3
 
     async def test_a_fork_of_a_fork_has_the_messages_of_both(self, store: Store) -> None:
@@ -89,15 +79,12 @@ class ForkContract(StoreActions):
         below = MAIN._replace(conversation="below the first fork")
         await self.make_fork(store, 3, SECOND, below)
         assert await self.texts_by_position(store, below) == {1: "1", 2: "2", 3: "3"}
-        await self.say(store, "y", below)
+        await self.say(store, "y", key=below)
         assert await self.texts_by_position(store, below) == {1: "1", 2: "2", 3: "3", 4: "y"}
 
     async def test_windows_of_a_fork_reach_over_what_it_shares(self, store: Store) -> None:
         await self.family(store)
-
-        async def window(**options: int) -> list[str]:
-            return [entry.message.text for entry in (await store.read(SECOND, **options)).entries]
-
+        window = partial(self.texts, store, SECOND)
         assert await window(limit=3) == ["4", "a", "x"]
         assert await window(limit=1) == ["x"]
         assert await window(limit=0) == []
@@ -112,26 +99,19 @@ class ForkContract(StoreActions):
         await self.make_fork(store, 700)
         await store.append(FORK, make_drafts(*(make_message(f"f{n}", id=f"f{n}") for n in range(700))))
         wanted = [str(n) for n in range(1, 701)] + [f"f{n}" for n in range(700)]
-        assert list((await self.texts_by_position(store)).values()) == wanted
-        window = await store.read(FORK, limit=800)
-        assert [entry.message.text for entry in window.entries] == wanted[-800:]
-        window = await store.read(FORK, after=10, before=690)
-        assert [entry.message.text for entry in window.entries] == wanted[10:689]
+        assert await self.texts(store, FORK) == wanted
+        assert await self.texts(store, FORK, limit=800) == wanted[-800:]
+        assert await self.texts(store, FORK, after=10, before=690) == wanted[10:689]
 
     async def test_an_id_that_is_shared_is_known_in_the_fork(self, store: Store) -> None:
         await self.family(store)
         drafts = make_drafts(make_message("2", id="m2"), make_message("a", id="a"))
         assert await store.append(SECOND, drafts) == [2, 5]
         assert [(await store.append(SECOND, [draft]))[0] for draft in drafts] == [2, 5]
-        conflict = None
-        try:
-            await store.append(
-                SECOND, make_drafts(make_message("new", id="n"), make_message("changed", id="m2"))
-            )
-        except ConflictingMessage as error:
-            conflict = error
-        assert conflict is not None, "a shared message was rewritten"
-        assert (conflict.message_id, conflict.position) == ("m2", 2)
+        changed = make_drafts(make_message("new", id="n"), make_message("changed", id="m2"))
+        with pytest.raises(ConflictingMessage) as refused:
+            await store.append(SECOND, changed)
+        assert (refused.value.message_id, refused.value.position) == ("m2", 2)
         assert len(await self.texts_by_position(store, SECOND)) == 6
         assert await store.append(SECOND, make_drafts(make_message("other", id="m5"))) == [7]
         assert await store.append(MAIN, make_drafts(make_message("apart", id="a"))) == [7]
@@ -140,21 +120,24 @@ class ForkContract(StoreActions):
         await self.fill(store, 3)
         await self.fill(store, 2, OTHER)
         await store.put_records(Key("", "ana", "noted"), "kind", [("one", "body")])
-        error: AutonomyCtxError = await self.refusal(store, Key("", "ana", "nobody"), None, "new")
-        assert isinstance(error, UnknownConversation)
-        assert isinstance(await self.refusal(store, HELPER, None, "new"), UnknownConversation)
-        beyond = await self.refusal(store, MAIN, 4, "new")
-        assert isinstance(beyond, InvalidFork)
-        assert beyond.field == "at"
-        for name in ("trip", "other", "noted"):
-            taken = await self.refusal(store, MAIN, 2, name)
-            assert isinstance(taken, InvalidFork)
-            assert taken.field == "name"
+        for unknown in (Key("", "ana", "nobody"), HELPER):
+            with pytest.raises(UnknownConversation):
+                await store.fork(unknown, None, "new")
+        for at, name, field in (
+            (4, "new", "at"),
+            *((2, name, "name") for name in ("trip", "other", "noted")),
+        ):
+            with pytest.raises(InvalidFork) as refused:
+                await store.fork(MAIN, at, name)
+            assert refused.value.field == field
         await store.delete("ana", "", "other")
-        assert isinstance(await self.refusal(store, MAIN, 2, "other"), InvalidFork), "it was in use"
-        assert isinstance(await self.refusal(store, OTHER, 1, "new"), UnknownConversation)
+        with pytest.raises(InvalidFork):
+            # It was in use.
+            await store.fork(MAIN, 2, "other")
+        with pytest.raises(UnknownConversation):
+            await store.fork(OTHER, 1, "new")
         assert await store.head(Key("", "ana", "new")) == Head()
-        assert await store.append(Key("", "ana", "new"), make_drafts(make_message("1", id="1"))) == [1]
+        assert await self.say(store, "1", key=Key("", "ana", "new")) == [1]
 
     async def test_forks_of_the_same_name_belong_to_their_agent_and_scope(self, store: Store) -> None:
         for number, key in enumerate((MAIN, HELPER), 2):
@@ -164,13 +147,10 @@ class ForkContract(StoreActions):
 
     async def test_a_deleted_message_goes_from_every_conversation_that_shares_it(self, store: Store) -> None:
         for number, through in enumerate((MAIN, FORK, SECOND)):
-            keys = [
-                key._replace(scope=f"ana{number}", conversation=key.conversation)
-                for key in (MAIN, FORK, SECOND)
-            ]
+            keys = [key._replace(scope=f"ana{number}") for key in (MAIN, FORK, SECOND)]
             await self.fill(store, 6, keys[0])
             await store.fork(keys[0], 4, FORK.conversation)
-            await self.say(store, "a", keys[1])
+            await self.say(store, "a", key=keys[1])
             await store.fork(keys[1], 5, SECOND.conversation)
             before = [await store.head(key) for key in keys]
             assert await store.delete(f"ana{number}", "", through.conversation, ["m2", "m2", "no"]) == 1
@@ -197,20 +177,19 @@ class ForkContract(StoreActions):
 
     async def test_the_newest_user_of_a_fork_follows_deletions(self, store: Store) -> None:
         await self.fill(store, 3)
-        await self.say(store, "answer", MAIN, role="assistant")
+        await self.say(store, "answer", role="assistant")
         await self.make_fork(store)
         assert (await store.head(FORK)).last_user == 3
         await store.delete("ana", "", "trip", ["m3"])
         assert (await store.head(FORK)).last_user == 2
-        assert await self.say(store, "next") == 5
+        assert await self.say(store, "next", key=FORK) == [5]
         assert (await store.head(FORK)).last_user == 5
 
     async def test_a_fork_after_deletions_counts_what_is_left(self, store: Store) -> None:
         await self.fill(store, 9)
         await store.delete("ana", "", "trip", ["m2", "m3", "m8"])
         for at, count in ((1, 1), (2, 1), (3, 1), (4, 2), (7, 5), (8, 5), (9, 6)):
-            key = MAIN._replace(conversation=f"at {at}")
-            await store.fork(MAIN, at, key.conversation)
+            key = await self.fork_at(store, at)
             head = await store.head(key)
             assert (head.position, head.count) == (at, count)
             assert len(await self.texts_by_position(store, key)) == count
@@ -226,7 +205,7 @@ class ForkContract(StoreActions):
         assert (head.position, head.count, head.last_user) == (6, 0, 0)
         await store.delete("ana", "", "trip", ["m1"])
         assert await store.head(FORK) == head, "it shares nothing any more"
-        assert await self.say(store, "again") == 7
+        assert await self.say(store, "again", key=FORK) == [7]
         assert await self.texts_by_position(store) == {7: "again"}
 
     async def test_deleting_a_source_deletes_its_messages_from_the_forks(self, store: Store) -> None:
@@ -236,8 +215,8 @@ class ForkContract(StoreActions):
         assert await self.texts_by_position(store, SECOND) == {5: "a", 6: "x"}
         head = await store.head(SECOND)
         assert (head.count, head.generation, head.last_user) == (2, 1, 6)
-        assert await self.say(store, "m2", SECOND) == 7, "its id is free again"
-        assert await self.say(store, "later", MAIN) == 7
+        assert await self.say(store, "m2", key=SECOND) == [7], "its id is free again"
+        assert await self.say(store, "later", key=MAIN) == [7]
         assert len(await self.texts_by_position(store, FORK)) == 2
 
     async def test_deleting_a_scope_deletes_sources_and_forks(self, store: Store) -> None:
@@ -258,8 +237,7 @@ class ForkContract(StoreActions):
             (4, [(1, 2, False)]),
             (1, []),
         ):
-            key = MAIN._replace(conversation=f"at {at}")
-            await store.fork(MAIN, at, key.conversation)
+            key = await self.fork_at(store, at)
             state = await store.summary(key)
             assert segment_ranges(state) == ranges
             texts = [one.text for one in (await store.summary(MAIN)).segments[: len(ranges)]]
@@ -272,8 +250,7 @@ class ForkContract(StoreActions):
         await self.commit_all(store, make_segment(1, 2), make_segment(3, 4), make_segment(1, 4, level=1))
         await self.commit_all(store, make_segment(5, 6), make_segment(1, 6, level=2))
         for at, ranges in ((6, [(1, 6)]), (5, [(1, 4)]), (3, [(1, 2)]), (1, [])):
-            key = MAIN._replace(conversation=f"at {at}")
-            await store.fork(MAIN, at, key.conversation)
+            key = await self.fork_at(store, at)
             state = await store.summary(key)
             assert [(one.first, one.last) for one in state.segments] == ranges
 
@@ -282,9 +259,8 @@ class ForkContract(StoreActions):
         await self.commit_all(store, make_provisional_segment(1, 3), make_provisional_segment(4, 8))
         await self.commit_all(store, make_segment(1, 5))
         for at, ranges in ((7, [(1, 5, False)]), (4, [(1, 3, True)]), (2, [])):
-            key = MAIN._replace(conversation=f"at {at}")
-            await store.fork(MAIN, at, key.conversation)
-            assert segment_ranges(await store.summary(key)) == ranges
+            key = await self.fork_at(store, at)
+            assert await self.ranges(store, key) == ranges
 
     async def test_segments_of_one_say_nothing_about_the_other(self, store: Store) -> None:
         await self.fill(store, 9)
@@ -294,12 +270,12 @@ class ForkContract(StoreActions):
         await self.commit_all(store, make_segment(5, 6), key=FORK)
         assert await store.summary(MAIN) == main
         assert await store.undo_segment(MAIN)
-        assert segment_ranges(await store.summary(FORK)) == [(1, 2, False), (3, 4, False), (5, 6, False)]
+        assert await self.ranges(store, FORK) == [(1, 2, False), (3, 4, False), (5, 6, False)]
         for ranges in ([(1, 2, False), (3, 4, False)], [(1, 2, False)], []):
             assert await store.undo_segment(FORK)
-            assert segment_ranges(await store.summary(FORK)) == ranges
+            assert await self.ranges(store, FORK) == ranges
         assert not await store.undo_segment(FORK)
-        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False)]
+        assert await self.ranges(store) == [(1, 2, False)]
         assert await store.drop_segments("ana", "", "trip") == 1
         await self.commit_all(store, make_segment(1, 8), key=FORK)
         assert fork.head.revision < (await store.head(FORK)).revision
@@ -310,9 +286,9 @@ class ForkContract(StoreActions):
         # The newest commit stands first.
         await self.commit_all(store, make_segment(1, 4, level=1))
         await self.make_fork(store)
-        assert segment_ranges(await store.summary(FORK)) == [(1, 4, False), (5, 6, False)]
+        assert await self.ranges(store, FORK) == [(1, 4, False), (5, 6, False)]
         assert await store.undo_segment(FORK)
-        assert segment_ranges(await store.summary(FORK)) == [(1, 4, False)]
+        assert await self.ranges(store, FORK) == [(1, 4, False)]
 
     async def test_a_lease_on_the_source_is_none_on_the_fork(self, store: Store) -> None:
         await self.fill(store, 9)
@@ -323,7 +299,7 @@ class ForkContract(StoreActions):
         assert (await store.summary(FORK)).segments == ()
         own = await self.claim_lease(store, FORK)
         assert await self.commit(store, make_segment(1, 3), FORK, fence=own.fence)
-        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False)]
+        assert await self.ranges(store) == [(1, 2, False)]
 
     async def test_a_summary_of_a_fork_is_void_after_a_deletion_through_the_source(
         self, store: Store
@@ -333,7 +309,7 @@ class ForkContract(StoreActions):
         await self.make_fork(store, 8)
         generation = (await store.head(FORK)).generation
         await store.delete("ana", "", "trip", ["m3"])
-        assert segment_ranges(await store.summary(FORK)) == [(1, 2, False)]
+        assert await self.ranges(store, FORK) == [(1, 2, False)]
         assert not await store.commit_segment(FORK, make_segment(3, 5), generation=generation, fence=None)
         await store.delete("ana", "", FORK.conversation, ["m1"])
         assert (await store.summary(MAIN)).segments == (await store.summary(FORK)).segments == ()
@@ -358,9 +334,7 @@ class ForkContract(StoreActions):
 
     async def commit_with_facts(self, store: Store, first: int, last: int, *changes: FactChange) -> None:
         """Commit a segment of the main conversation with changes."""
-        generation = (await store.head(MAIN)).generation
-        segment = make_segment(first, last)
-        assert await store.commit_segment(MAIN, segment, generation=generation, fence=None, facts=changes)
+        assert await self.commit(store, make_segment(first, last), facts=changes)
 
     async def test_a_fork_has_the_facts_that_held_at_its_position(self, store: Store) -> None:
         await self.fill(store, 9)
@@ -376,12 +350,11 @@ class ForkContract(StoreActions):
             (3, {"F1": "budget 11,500", "F2": "call the hotel"}),
             (1, {}),
         ):
-            key = MAIN._replace(conversation=f"at {at}")
-            await store.fork(MAIN, at, key.conversation)
+            key = await self.fork_at(store, at)
             assert fact_texts((await store.summary(key)).facts) == facts
             assert fact_texts(await store.facts(key)) == facts
         key = MAIN._replace(conversation="at 5")
-        assert [(one.id, one.state, one.replaces) for one in (await store.summary(key)).facts] == [
+        assert states_of((await store.summary(key)).facts) == [
             ("F1", "replaced", None),
             ("F2", "holds", None),
             ("F3", "holds", "F1"),
@@ -444,7 +417,7 @@ class ForkContract(StoreActions):
 
         await self.fill(store, 4)
         await self.make_fork(store)
-        await store.append(FORK, make_drafts(make_message("five", id="f5")))
+        await self.say(store, "five", key=FORK)
         await quote()
         await store.delete("ana", "", "trip", ["m1"])
         assert await left() == ["source", "fork", "own"]
@@ -468,10 +441,9 @@ class ForkContract(StoreActions):
     async def test_a_search_finds_what_is_shared_once_in_the_scope_and_in_each_conversation(
         self, store: Store
     ) -> None:
-        for number, text in enumerate(("red museum", "blue museum", "green museum"), 1):
-            await store.append(MAIN, make_drafts(make_message(text, id=f"m{number}")))
+        await self.say(store, "red museum", "blue museum", "green museum")
         await self.make_fork(store, 2)
-        await self.say(store, "yellow museum")
+        await self.say(store, "yellow museum", key=FORK)
         await self.make_fork(store, None, FORK, SECOND)
 
         async def found(conversation: str | None = None, query: str = "museum") -> list[tuple[str, int, str]]:
@@ -493,7 +465,7 @@ class ForkContract(StoreActions):
         ]
         [best] = await store.search("", "ana", "museum", conversation="fork", limit=1)
         assert best.conversation == "fork"
-        await store.delete("ana", "", SECOND.conversation, ["m1"])
+        await store.delete("ana", "", SECOND.conversation, ["red museum"])
         assert [position for _, position, _ in await found("fork")] == [2, 3]
         assert len(await found()) == 3
 

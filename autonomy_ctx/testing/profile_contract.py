@@ -20,10 +20,8 @@ class ProfileContract(StoreActions):
         self, store: Store, key: Key, position: int, text: str, target: str | None = None
     ) -> None:
         """Commit a segment of one message with a fact for the profile."""
-        generation = (await store.head(key)).generation
         change = replace(make_change(position, text, target), in_profile=True)
-        segment = make_segment(position, position)
-        assert await store.commit_segment(key, segment, generation=generation, fence=None, facts=[change])
+        assert await self.commit(store, make_segment(position, position), key, facts=[change])
 
     async def texts_of(self, store: Store, scope: str = "ana", agent: str = "") -> list[str]:
         return [entry.text for entry in await Memory(store=store).for_agent(agent).profile(scope)]
@@ -34,8 +32,7 @@ class ProfileContract(StoreActions):
             await self.fill(store, 2, key)
             await self.learn(store, key, 1, f"{key.agent}/{key.scope}/{key.conversation}")
         plain = make_change(2, "only here")
-        generation = (await store.head(MAIN)).generation
-        await store.commit_segment(MAIN, make_segment(2, 2), generation=generation, fence=None, facts=[plain])
+        await self.commit(store, make_segment(2, 2), facts=[plain])
         found = await store.profile_facts("", "ana")
         assert {(one.conversation, one.fact.text) for one in found} == {
             ("trip", "/ana/trip"),
@@ -54,11 +51,8 @@ class ProfileContract(StoreActions):
         assert await store.undo_segment(MAIN)
         assert await self.texts_of(store) == ["vegetarian"]
         await self.learn(store, MAIN, 2, "vegan", "F1")
-        generation = (await store.head(MAIN)).generation
         done = make_change(3, target="F3", action="done")
-        assert await store.commit_segment(
-            MAIN, make_segment(3, 3), generation=generation, fence=None, facts=[done]
-        )
+        assert await self.commit(store, make_segment(3, 3), facts=[done])
         assert await self.texts_of(store) == []
 
     @pytest.mark.parametrize("what", ["message", "conversation", "scope"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.memory.store import Head, Key, MessageRef, Record, Store
@@ -66,9 +67,8 @@ class RecordsContract(StoreActions):
         old, new = await store.read_records(MAIN, "k")
         assert (old.name, new) == ("b", Record(again, "a", clock().timestamp(), "new"))
         twice = await store.put_records(MAIN, "k", [("c", "1"), ("c", "2")])
-        assert [(one.number, one.body) for one in await store.read_records(MAIN, "k", name="c")] == [
-            (twice[1], "2")
-        ]
+        [last] = await store.read_records(MAIN, "k", name="c")
+        assert (last.number, last.body) == (twice[1], "2")
 
     async def test_only_the_newest_stay_where_a_number_to_keep_is_given(self, store: Store) -> None:
         await self.put(store, "a", "b", "c")
@@ -252,34 +252,18 @@ class RecordsContract(StoreActions):
         assert len(await self.put(store, "b", derived=True, generation=1)) == 1
 
     async def test_bad_records_are_refused_and_none_is_put(self, store: Store) -> None:
-        nul: Any = [("good", "x"), ("bad \0", "x")]
-        surrogate: Any = [("good", "x"), ("bad \ud800", "x")]
-        number: Any = [("good", "x"), ("bad", 1)]
-        for records, kind, keep in (
-            (nul, "k", None),
-            (surrogate, "k", None),
-            (number, "k", None),
-            ([("good", "x")], "k\0", None),
-            ([("good", "x")], "k", 0),
-        ):
-            refused = None
-            try:
+        good: Any = ("good", "x")
+        bad: list[Any] = [("bad \0", "x"), ("bad \ud800", "x"), ("bad", 1)]
+        cases = [([good, one], "k", None) for one in bad]
+        for records, kind, keep in (*cases, ([good], "k\0", None), ([good], "k", 0)):
+            with pytest.raises((InvalidKey, TypeError, ValueError)):
                 await store.put_records(MAIN, kind, records, keep=keep)
-            except (InvalidKey, TypeError, ValueError) as error:
-                refused = error
-            assert refused is not None, "a bad record was taken"
         assert await self.names(store) == []
 
     async def test_a_name_where_names_are_meant_and_a_negative_limit_are_refused(self, store: Store) -> None:
         await self.put(store, "a", "b")
-        refused: list[Exception] = []
-        try:
+        with pytest.raises(InvalidKey):
             await store.drop_records(MAIN, "k", "ab")
-        except InvalidKey as error:
-            refused.append(error)
-        try:
+        with pytest.raises(ValueError, match="limit"):
             await store.read_records(MAIN, "k", limit=-1)
-        except ValueError as error:
-            refused.append(error)
-        assert len(refused) == 2
         assert await self.names(store) == ["a", "b"]

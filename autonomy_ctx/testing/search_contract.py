@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 
 from autonomy_ctx.memory.search_text import INDEXED_END_CHARACTERS
-from autonomy_ctx.memory.store import Key, SearchHit, Store
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, make_drafts, make_message
+from autonomy_ctx.memory.store import Key, Store
+from autonomy_ctx.testing.values import (
+    ALIKE_KEYS,
+    BOB,
+    HELPER,
+    MAIN,
+    OTHER,
+    StoreActions,
+    make_drafts,
+    make_message,
+)
 
 
 class SearchContract(StoreActions):
@@ -36,9 +46,7 @@ class SearchContract(StoreActions):
         await self.append_texts(store, "nothing", "the museum", "nothing")
         [found] = await store.search("", "ana", "museum")
         [entry] = (await store.read(MAIN, after=1, before=3)).entries
-        assert found == SearchHit(
-            conversation="trip", position=2, message=entry.message, score=found.score
-        ), "the message as the log gives it"
+        assert (found.conversation, found.position, found.message) == ("trip", 2, entry.message)
         assert found.score > 0
 
     async def test_the_best_comes_first_and_a_limit_keeps_the_best(self, store: Store) -> None:
@@ -60,10 +68,8 @@ class SearchContract(StoreActions):
     async def test_only_the_scope_and_the_agent_that_are_meant_are_searched(self, store: Store) -> None:
         for key in (MAIN, OTHER, HELPER, BOB):
             await self.append_texts(store, f"secret of {'-'.join(key)}", key=key)
-        assert sorted(await self.search_texts(store, "secret")) == [
-            "secret of -ana-other",
-            "secret of -ana-trip",
-        ]
+        own = ["secret of -ana-other", "secret of -ana-trip"]
+        assert sorted(await self.search_texts(store, "secret")) == own
         assert await self.search_texts(store, "secret", HELPER) == ["secret of helper-ana-trip"]
         assert await self.search_texts(store, "secret", BOB) == ["secret of -bob-trip"]
         assert await self.search_texts(store, "secret", Key("helper", "bob", "trip")) == []
@@ -72,11 +78,9 @@ class SearchContract(StoreActions):
         assert await self.search_texts(store, "secret", BOB, conversation="other") == []
 
     async def test_names_that_join_to_the_same_text_are_searched_apart(self, store: Store) -> None:
-        keys = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A", "c")]
-        keys += [Key("", "a%", "c"), Key("", "", ""), Key("", "\u00e9", "c"), Key("", "e\u0301", "c")]
-        for number, key in enumerate(keys):
+        for number, key in enumerate(ALIKE_KEYS):
             await self.append_texts(store, f"secret{number} shared", key=key)
-        for number, key in enumerate(keys):
+        for number, key in enumerate(ALIKE_KEYS):
             assert await self.search_texts(store, "shared", key) == [f"secret{number} shared"]
 
     async def test_nobody_reaches_another_scope_with_words_made_to_look_like_the_index(
@@ -130,9 +134,8 @@ class SearchContract(StoreActions):
         await store.delete("ana", "", "trip")
         assert [one.conversation for one in await store.search("", "ana", "museum")] == ["other"]
         await store.delete("ana")
-        assert (
-            await self.search_texts(store, "museum") == await self.search_texts(store, "museum", HELPER) == []
-        )
+        for key in (MAIN, HELPER):
+            assert await self.search_texts(store, "museum", key) == []
         assert await self.search_texts(store, "museum", BOB) == ["museum"]
         await self.append_texts(store, "museum again")
         assert await self.search_texts(store, "museum") == ["museum again"]
@@ -215,15 +218,9 @@ class SearchContract(StoreActions):
         await self.append_texts(
             store, "see ORD-4711", "see ORD-4712", "edit src/foo_bar.py", "mail a.b@example.org"
         )
-        for query, text in (
-            ("ORD-4711", "see ORD-4711"),
-            ("ord4711", "see ORD-4711"),
-            ("4712", "see ORD-4712"),
-            ("foo_bar.py", "edit src/foo_bar.py"),
-            ("foo", "edit src/foo_bar.py"),
-            ("a.b@example.org", "mail a.b@example.org"),
-        ):
-            assert (await self.search_texts(store, query))[0] == text, query
+        queries = {"ORD-4711": 1, "ord4711": 1, "4712": 2, "foo_bar.py": 3, "foo": 3, "a.b@example.org": 4}
+        for query, position in queries.items():
+            assert (await store.search("", "ana", query))[0].position == position, query
 
     async def test_a_question_without_words_that_tell_finds_nothing(self, store: Store) -> None:
         await self.append_texts(store, "what is the one that you said", "!?")
@@ -244,42 +241,26 @@ class SearchContract(StoreActions):
                 {"role": "assistant", "content": thought, "id": "d"},
             ),
         )
-        for query, position in (
-            ("lisbon", 1),
-            ("cafe", 1),
-            ("late", 1),
-            ("booked", 2),
-            ("rule", 3),
-            ("shown", 4),
-        ):
+        words = {"lisbon": 1, "cafe": 1, "late": 1, "booked": 2, "rule": 3, "shown": 4}
+        for query, position in words.items():
             assert [one.position for one in await store.search("", "ana", query)] == [position], query
         assert await self.search_texts(store, "hidden") == []
 
     async def test_of_a_large_message_the_ends_are_found(self, store: Store) -> None:
-        await self.append_texts(
-            store, f"first {'x ' * INDEXED_END_CHARACTERS} middle {'x ' * INDEXED_END_CHARACTERS} last"
-        )
-        assert [len(await self.search_texts(store, word)) for word in ("first", "last", "middle")] == [
-            1,
-            1,
-            0,
-        ]
+        filler = "x " * INDEXED_END_CHARACTERS
+        await self.append_texts(store, f"first {filler} middle {filler} last")
+        for word, count in (("first", 1), ("last", 1), ("middle", 0)):
+            assert len(await self.search_texts(store, word)) == count
 
     async def test_a_very_long_question_is_answered(self, store: Store) -> None:
         await self.append_texts(store, "the museum")
-        assert await self.search_texts(store, "museum " + " ".join(f"w{n}" for n in range(5000))) == [
-            "the museum"
-        ]
+        question = "museum " + " ".join(f"w{n}" for n in range(5000))
+        assert await self.search_texts(store, question) == ["the museum"]
 
     async def test_a_limit_below_one_is_refused(self, store: Store) -> None:
         for limit in (0, -1):
-            refused = None
-            try:
+            with pytest.raises(ValueError, match=str(limit)):
                 await store.search("", "ana", "museum", limit=limit)
-            except ValueError as error:
-                refused = error
-            assert refused is not None
-            assert str(limit) in str(refused)
 
     async def test_tasks_that_search_and_append_at_once_find_what_was_acknowledged(
         self, store: Store

@@ -55,6 +55,9 @@ def make_message(text: str, *, id: str, role: str = "user", **fields: Any) -> Me
 OTHER = Key("", "ana", "other")
 HELPER = Key("helper", "ana", "trip")
 BOB = Key("", "bob", "trip")
+# Keys that join to the same text, or that a careless comparison takes for each other.
+ALIKE_KEYS = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "", "")]
+ALIKE_KEYS += [Key("", scope, "c") for scope in ("A", "a%", "\u00e9", "e\u0301")]
 
 
 def make_segment(first: int, last: int, **fields: Any) -> StoredSegment:
@@ -78,6 +81,20 @@ class StoreActions:
             key, make_drafts(*(make_message(str(n), id=f"m{n}") for n in range(1, number + 1)))
         )
 
+    async def say(self, store: Store, *texts: str, key: Key = MAIN, role: str = "user") -> list[int]:
+        """Append messages whose ids are their texts."""
+        return await store.append(
+            key, make_drafts(*(make_message(text, id=text, role=role) for text in texts))
+        )
+
+    async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:
+        """The texts of a window."""
+        return [entry.message.text for entry in (await store.read(key, **options)).entries]
+
+    async def ranges(self, store: Store, key: Key = MAIN) -> list[tuple[int, int, bool]]:
+        """The ranges of the current segments, each with whether it is provisional."""
+        return segment_ranges(await store.summary(key))
+
     async def commit(
         self,
         store: Store,
@@ -85,11 +102,11 @@ class StoreActions:
         key: Key = MAIN,
         *,
         fence: int | None = None,
-        merged: StoredSegment | None = None,
+        **options: Any,
     ) -> bool:
         """Commit a segment made from the conversation as it is now."""
         generation = (await store.head(key)).generation
-        return await store.commit_segment(key, segment, generation=generation, fence=fence, merged=merged)
+        return await store.commit_segment(key, segment, generation=generation, fence=fence, **options)
 
     async def commit_all(self, store: Store, *segments: StoredSegment, key: Key = MAIN) -> None:
         """Commit segments that fit."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autonomy_ctx.memory.store import Key, Store
 from autonomy_ctx.memory.vectors import EmbeddingBlock, MessageVector, VectorBlock, Vectors, has_vectors
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, make_drafts, make_message
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, make_drafts, make_message
 
 # What the texts of these tests are about, as directions.
 TOPICS: Mapping[str, tuple[float, float, float]] = {
@@ -32,17 +32,13 @@ def pack_topic(text: str) -> bytes:
     return pack_vector(*TOPICS[text.split()[-1]])
 
 
-class VectorsContract:
+class VectorsContract(StoreActions):
     """What a store with vectors must do. Subclass it and provide a `store` fixture."""
 
     def vectors_of(self, store: Store) -> Vectors:
         """The store as a `Vectors` object."""
         assert has_vectors(store)
         return store
-
-    async def say(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
-        """Append messages whose ids are their texts."""
-        return await store.append(key, make_drafts(*(make_message(text, id=text) for text in texts)))
 
     def embed(self, blocks: list[EmbeddingBlock]) -> list[VectorBlock]:
         """The vectors of an embedder for blocks of texts."""
