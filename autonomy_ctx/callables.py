@@ -42,7 +42,7 @@ def callable_name(tool: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YieldedValues:
-    """What a generator yielded."""
+    """The values that a generator yielded."""
 
     values: list[Any]
 
@@ -82,7 +82,7 @@ async def call_with_arguments(function: Callable[..., Any], values: Mapping[str,
 
 
 async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """The same for a tool, which may have a timeout in seconds."""
+    """The result of a tool, which may have a timeout in seconds."""
     seconds = getattr(tool, "timeout", None)
     with anyio.move_on_after(seconds):
         return await call_with_arguments(tool, values)

@@ -71,7 +71,7 @@ class AsyncEmbedder:
         self._call = call
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """What the function gives."""
+        """The vectors that the function gives."""
         return await self._call(list(texts))
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ def _callable_name(call: Callable[..., Any]) -> str:
 
 
 def embedder_name(value: EmbedderLike) -> str:
-    """What an embedder is called, in every process: by its `name` or its model's, else by its class.
+    """The name of an embedder in every process: its `name` or its model's, else its class.
 
     Vectors are kept under it, so one that makes other vectors needs another name.
     """

@@ -97,7 +97,7 @@ def validate_hooks(hooks: Iterable[Hook] | None, events: type[Enum]) -> list[Hoo
 
 
 def hooks_for_event(hooks: Iterable[Hook], type: Enum) -> list[Hook]:  # noqa: A002  # the attribute's name
-    """Those of the hooks that are for an event, in their order."""
+    """The hooks that are for an event, in their order."""
     # Not `in`: members of two enums of strings are equal when their values are.
     return [one for one in hooks if any(own is type for own in hook_events(one))]
 

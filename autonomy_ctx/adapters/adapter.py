@@ -12,7 +12,7 @@ from autonomy_ctx.template.composed import ComposedContext
 
 
 class ContextAdapter(AsyncResource):
-    """What all adapters offer. Use an adapter in a `with` or an `async with`, or close it."""
+    """The common part of all adapters. Use an adapter in a `with` or an `async with`, or close it."""
 
     engine: ContextEngine
 

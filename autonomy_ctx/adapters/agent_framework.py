@@ -101,7 +101,7 @@ class _ModelCalls(framework.ChatMiddleware):
             await store(context.result)
 
     def _is_passing(self, message: framework.Message) -> bool:
-        """Whether another context provider has added this message to this call."""
+        """Tell whether another context provider has added this message to this call."""
         source = message.additional_properties.get("_attribution", {}).get("source_id")
         return source is not None and source not in self._histories
 

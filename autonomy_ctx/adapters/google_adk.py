@@ -96,7 +96,7 @@ class ContextPlugin(ContextAdapter, BasePlugin):
 
 
 def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
-    """Whether a content is only for this call, such as instructions that ADK puts between the contents."""
+    """Tell whether a content is only for this call, such as instructions that ADK puts in between."""
     parts = parts_of(content)
     if content.role != "user" or any(part.function_response for part in parts):
         return False

@@ -80,7 +80,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         return [from_message(one) for one in (*context.instructions, *context.messages)]
 
     def compose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
-        """The same for a graph that is not async."""
+        """Compose for a graph that is not async."""
         return self.engine.run_sync(self.acompose, messages, call=call)
 
     async def _compose(

@@ -57,7 +57,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
 
     @classmethod
     def from_defaults(cls, **kwargs: Any) -> ContextMemory:
-        """The same as the constructor."""
+        """Make one, as the constructor does."""
         return cls(**kwargs)
 
     def share(self, conversation: str) -> ContextMemory:

@@ -266,7 +266,7 @@ class Agent(AsyncResource):
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AgentStream:
-        """The same turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
+        """Run one turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
         message, key = self._user_message(text, message_id), self._key(scope, conversation)
         check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
@@ -412,7 +412,7 @@ class Agent(AsyncResource):
         return await self.memory.read(scope, conversation, after=after, before=before, limit=limit)
 
     async def get_message_count(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """How many messages a conversation has, without reading them."""
+        """The number of messages of a conversation, without reading them."""
         return await self.memory.get_message_count(scope, conversation)
 
     async def get_full_message(

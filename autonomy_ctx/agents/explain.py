@@ -156,7 +156,7 @@ class ContextRecords:
         await self.sweep(key)
 
     async def make_draft(self, turn: str, generation: int, steps: Sequence[Step]) -> RecordDraft | None:
-        """What is to be saved of a turn, to go with its last append; None when nothing is."""
+        """The record of a turn, to go with its last append; None when nothing is to be saved."""
         if not self._turns:
             return None
         forms = [await self._encode_step(step) for step in steps]

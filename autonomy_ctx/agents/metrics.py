@@ -48,7 +48,7 @@ class AgentMetrics:
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a value is a number, or a dict of numbers such as `refused_by_reason`."""
+    """Tell whether a value is a number, or a dict of numbers such as `refused_by_reason`."""
     if isinstance(value, dict):
         return all(map(_is_count, value.values()))
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -59,7 +59,7 @@ class Node(AsyncResource):
         anyio.run(_run_new, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
 
     async def run(self, main: Callable[[Self], Awaitable[Any]]) -> None:
-        """The same as `start`, for an existing node and inside a running event loop."""
+        """Run an application as `start` does, for an existing node and inside a running event loop."""
         failed: list[Exception] = []
         async with self, _stop_at_signals(self) as scope:
             with scope:
@@ -81,7 +81,7 @@ class Node(AsyncResource):
 
     @property
     def closed(self) -> bool:
-        """Whether the node is closed and takes no more turns."""
+        """Tell whether the node is closed and takes no more turns."""
         return self._closed
 
     @property
@@ -111,7 +111,7 @@ class Node(AsyncResource):
             del self._agents[agent.name]
 
     async def healthy(self) -> bool:
-        """Whether a write to memory works now."""
+        """Tell whether a write to memory works now."""
         return not self._closed and await self.memory.health_check()
 
     async def get_metrics(self) -> dict[str, Mapping[str, Any]]:

@@ -104,7 +104,7 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
 
 @runtime_checkable
 class Host(Protocol):
-    """What an agent needs of the node that hosts it."""
+    """The part of a node that the agents it hosts use."""
 
     memory: Memory
     background: Background
@@ -179,7 +179,7 @@ class TurnEnvironment(NamedTuple):
         return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
 
     def injected(self, key: Key, pool: ContextPool) -> dict[str, Any]:
-        """What tools are given besides the model's arguments."""
+        """The values that tools are given besides the model's arguments."""
         return {
             "agent": self.agent,
             "pool": pool,

@@ -143,7 +143,7 @@ class AgentStream:
 
     @property
     def buffered(self) -> int:
-        """How many characters have not been read yet."""
+        """The number of characters that have not been read yet."""
         return self._buffered
 
     async def aclose(self) -> None:

@@ -539,7 +539,7 @@ class TurnRunner:
                 logger.warning("agent %r could not store all messages of a turn: %s", name, kind)
 
     def _context_limit(self) -> int | None:
-        """What a context may fill, unless the template has a budget of its own."""
+        """The tokens that a context may fill, unless the template has a budget of its own."""
         environment, limits = self._environment, self._environment.limits
         window = context_window_of(environment.model)
         if limits.context_tokens is not None:
@@ -594,7 +594,7 @@ class TurnRunner:
 
 
 class EntryPlan(NamedTuple):
-    """How what a user said goes into the log, as the log was: the messages, and what they depend on."""
+    """The messages that store what a user said, and what they depend on in the log as it was."""
 
     messages: Sequence[Message]
     head: Head

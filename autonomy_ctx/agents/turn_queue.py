@@ -238,7 +238,7 @@ class TurnQueue:
 
 
 def _is_blocked_by(queue: _ConversationQueue, turns: Sequence[ActiveTurn]) -> bool:
-    """Whether this queue can only advance after one of the turns has ended."""
+    """Tell whether this queue can only advance after one of the turns has ended."""
     seen: set[ActiveTurn] = set()
     queues = [queue]
     while queues:

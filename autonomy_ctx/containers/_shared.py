@@ -85,7 +85,7 @@ class ChangeLock:
             _changes.reset(token)
 
     def _waits_for_any(self, around: tuple[Change, ...]) -> bool:
-        """Whether the change that holds the lock waits, in the end, for one of those around us."""
+        """Tell whether the change that holds the lock waits, in the end, for one of those around us."""
         holder = self._holder
         return holder is not None and (
             holder in around or any(other._waits_for_any(around) for other in holder.waits_for)

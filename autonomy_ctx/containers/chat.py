@@ -144,7 +144,7 @@ class ChatView:
         return [item for item in self._list.items if isinstance(item, Message) and is_plain(item)]
 
     def turn_count(self) -> int:
-        """How many messages users sent."""
+        """The number of messages that users sent."""
         return len(user_indexes(self._list.items))
 
     def estimated_tokens(self) -> int:
@@ -603,7 +603,7 @@ def _check_item(item: Any) -> Any:
 
 
 def _instructs_an_agent(item: Item) -> bool:
-    """Whether it says what some agent has to do."""
+    """Tell whether it says what some agent has to do."""
     return is_instruction(item) or isinstance(item, AgentConfigUpdate)
 
 

@@ -113,7 +113,7 @@ def _required_value(form: dict[str, Any], name: str) -> Any:
 
 
 def visible_messages(items: Iterable[Item], merged: Collection[str] = ()) -> list[Message]:
-    """What a model sees of a context: its messages, but no instructions that a merge brought in.
+    """The messages of a context that a model sees: no instructions that a merge brought in.
 
     Calls that follow one another are one message: each may have been added on its own, but the model
     made them at once, and its signature may be on the first alone.

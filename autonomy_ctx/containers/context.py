@@ -42,7 +42,7 @@ class MessageBuffer:
         self.unsaved: UnsavedChanges | None = None
 
     def select_new(self, messages: Iterable[Message]) -> list[Message]:
-        """Those that are not in it yet; raises `ConflictingMessage` when an id has other content."""
+        """The messages that are not in it yet; raises `ConflictingMessage` when an id has other content."""
         return distinct_messages(messages, self.by_id)
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -67,7 +67,7 @@ class MessageBuffer:
             self.unsaved = UnsavedChanges(frozenset(), edited=True)
 
     def reconcile(self, theirs: Sequence[Message]) -> list[Message]:
-        """What a file should hold that now holds `theirs`: the changes of both sides."""
+        """The messages for a file that now holds `theirs`: the changes of both sides."""
         if self.unsaved is None:
             return list(theirs)
         if self.unsaved.edited:
@@ -234,7 +234,7 @@ class Context:
 
     @property
     def keep_updated(self) -> bool:
-        """Whether every change is written to its own file at once."""
+        """Tell whether every change is written to its own file at once."""
         return isinstance(self._persistence, FilePersistence) and self._persistence.keep_updated
 
     def user(self, content: MessageContent) -> Message:

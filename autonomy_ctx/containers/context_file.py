@@ -59,7 +59,7 @@ class FileStamp(NamedTuple):
 
 
 class FileContent(NamedTuple):
-    """What a file held, and its stamp then."""
+    """The bytes of a file, and its stamp when they were read."""
 
     data: bytes
     stamp: FileStamp
@@ -317,7 +317,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _ends_too_early(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether parsing failed only because the text ends too early."""
+    """Tell whether parsing failed only because the text ends too early."""
     rest = text[error.pos :]
     if not rest.strip() or error.msg.startswith("Unterminated string"):
         return True
@@ -328,7 +328,7 @@ def _ends_too_early(text: str, error: json.JSONDecodeError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What others wrote: messages that come after those known, or all that there are now."""
+    """Messages that others wrote: those after the known ones, or all that there are now."""
 
     messages: list[Message]
     replaces_all: bool
@@ -345,7 +345,7 @@ class ContextFile:
 
     @property
     def removed(self) -> bool:
-        """Whether the file existed before and was removed."""
+        """Tell whether the file existed before and was removed."""
         return self._stamp is not None and not self.path.exists()
 
     def load(self) -> list[Message]:
@@ -366,7 +366,7 @@ class ContextFile:
         return self._read(repair=True)
 
     def read_changes(self) -> FileChanges | None:
-        """What others wrote since this one last read or wrote; None when they wrote nothing."""
+        """Read what others wrote since this one last read or wrote; None when they wrote nothing."""
         stamp, known = file_stamp(self.path), self._stamp
         if stamp == known:
             return None

@@ -207,7 +207,7 @@ class ContextPool:
         return iter(self.items)
 
     def __contains__(self, item: object) -> bool:
-        """Whether an id, or exactly this item, is in it."""
+        """Tell whether an id, or exactly this item, is in it."""
         if isinstance(item, ContextItem):
             return item.id is not None and item.id in self and self._items[item.id] == item
         return isinstance(item, str) and item in self._items and item != self._item_leaving()

@@ -43,7 +43,7 @@ _model_call_flag: ContextVar[_ModelCallFlag | None] = ContextVar("autonomy_ctx_n
 
 @dataclass(slots=True)
 class _ModelCallFlag:
-    """Whether a model call was noted since the flag was set up."""
+    """Tell whether a model call was noted since the flag was set up."""
 
     noted: bool = False
 
@@ -293,7 +293,7 @@ def _log_failure(what: str) -> Iterator[None]:
 
 
 async def render_value(write: Callable[[Any], str], value: Any) -> str:
-    """What `write` makes of a value, without holding the event loop for a large one."""
+    """Write a value as text, a large one in a worker thread."""
     if _is_small(value) or (
         type(value) is dict and len(value) <= _FEW_VALUES and all(map(_is_small, value.values()))
     ):

@@ -292,7 +292,7 @@ class Runtime:
 
     @property
     def keep_updated(self) -> bool:
-        """Whether every change is written to disk at once."""
+        """Tell whether every change is written to disk at once."""
         return self._registry.keep_updated
 
     def get_context(self, name: str = "main") -> Context:

@@ -103,7 +103,7 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """How many bytes it has; a missing one has none."""
+        """The number of bytes; a missing file has none."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -197,7 +197,7 @@ class RuntimeFile:
 
     @property
     def removed(self) -> bool:
-        """Whether the file existed before and was removed."""
+        """Tell whether the file existed before and was removed."""
         return self._stamp is not None and not self.path.exists()
 
     def load(self) -> State:
@@ -224,7 +224,7 @@ class RuntimeFile:
         return {name: list(messages.values()) for name, messages in state.items()}
 
     def read_changes(self) -> State | list[JournalEntry] | None:
-        """What others did since this one last read or wrote: all there is now, some changes, or nothing."""
+        """Read what others did since this one last read or wrote: all contexts, some changes, or nothing."""
         size = self.journal.size
         if file_stamp(self.path) != self._stamp or size < self.journal.offset:
             return self.read()
@@ -244,17 +244,17 @@ class RuntimeFile:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file alone says everything."""
+        """Tell whether the file alone says everything."""
         return self._stamp is not None and self._stamp.size > 0 and self.journal.size == 0
 
     @property
     def journal_is_long(self) -> bool:
-        """Whether the journal has grown so much that it is time to fold it in."""
+        """Tell whether the journal has grown so much that it is time to fold it in."""
         saved = self._stamp.size if self._stamp else 0
         return self.journal.offset > max(LONG_JOURNAL_BYTES, LONG_JOURNAL_RATIO * saved)
 
     def _read_file(self) -> State:
-        """What the file says without the journal."""
+        """Read the file without the journal."""
         self._other_keys = {}
         content = read_file(self.path)
         if content is None or not content.data.strip():

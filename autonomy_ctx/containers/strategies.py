@@ -234,7 +234,7 @@ class Pipeline(Compact):
 
 
 def _is_fixed(message: Message) -> bool:
-    """Whether a message must stay: an instruction, or a summary of older messages."""
+    """Tell whether a message must stay: an instruction, or a summary of older messages."""
     return is_instruction(message) or is_summary(message)
 
 

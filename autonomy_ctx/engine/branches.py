@@ -106,7 +106,7 @@ class Branches:
         return branch, said
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
-        """Whether a history may be in a conversation: it has some of the newest messages, or all are new."""
+        """Tell whether a history may be in a conversation: it has some of its newest messages, or is all new."""
         branch = await self.current(key)
         newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
         known = {entry.message.id for entry in newest.entries}
@@ -175,7 +175,7 @@ class Branches:
         return None
 
     async def _follow_forks(self, branch: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
-        """The same among a log and its forks.
+        """Find the conversation among a log and its forks.
 
         A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
         What was stored stays; the history goes on in a fork, named after the last message they share.

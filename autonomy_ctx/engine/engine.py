@@ -77,7 +77,7 @@ class AgentInstructionsSection(ContributingSection):
 
 
 class EngineOptions(TypedDict, total=False):
-    """What every adapter takes beside its `scope`; see `ContextEngine`."""
+    """The options of every adapter beside its `scope`; see `ContextEngine`."""
 
     memory: Memory | str | None
     agent: str
@@ -91,7 +91,7 @@ class EngineOptions(TypedDict, total=False):
 
 
 class HistoryRules(TypedDict, total=False):
-    """What a history may do that is not the stored one; see `ContextEngine.compose`."""
+    """The changes that a history which is not the stored one may make; see `ContextEngine.compose`."""
 
     may_begin_anew: bool
     may_continue: bool
@@ -183,7 +183,7 @@ class ContextEngine(AsyncResource):
         return key
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
-        """Whether a history has some of a conversation's newest messages, or the conversation is new."""
+        """Tell whether a history has some of a conversation's newest messages, or the conversation is new."""
         return await self._branches.shares(key, history)
 
     # -- calls of a model -----------------------------------------------------------------------
@@ -238,7 +238,7 @@ class ContextEngine(AsyncResource):
         model: str | None = None,
         record: bool = True,
     ) -> FrameworkContext:
-        """The same for a framework whose history is our log: nothing is stored.
+        """Compose for a framework whose history is our log: nothing is stored.
 
         Without `record`, the context is not recorded for `explain`: use this if it may never be sent.
         """
@@ -359,7 +359,7 @@ class ContextEngine(AsyncResource):
             await anyio.to_thread.run_sync(self._stop_portal)
 
     def close_sync(self) -> None:
-        """The same from a plain function."""
+        """Close it from a plain function."""
         self.run_sync(self._close)
         self._portal = None
         self._stop_portal()
@@ -507,7 +507,7 @@ class _TurnContexts:
 
 
 def _shows(composed: ComposedContext, position: int, message: Message | None) -> bool:
-    """Whether a context has the user's message: by its position, its id or its text."""
+    """Tell whether a context has the user's message: by its position, its id or its text."""
     if any(position in section.positions for section in composed.sections):
         return True
     shown = [one for one in composed.messages if one.role is ChatRole.USER]

@@ -27,7 +27,7 @@ class SourcedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkContext:
-    """What a framework sends instead of its history.
+    """The context that a framework sends instead of its history.
 
     A message that is shown unchanged has a `source`, the framework's own object: send that, as it is
     complete.

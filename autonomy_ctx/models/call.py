@@ -67,7 +67,7 @@ class ChatModel(Protocol):
 
 
 def is_chat_model(model: Any) -> TypeGuard[ChatModel]:
-    """Whether a model can be called; also one that passes `complete_chat` on through `__getattr__`."""
+    """Tell whether a model can be called; also one that passes `complete_chat` on through `__getattr__`."""
     try:
         return callable(model.complete_chat)
     except AttributeError:
@@ -97,7 +97,7 @@ class PromptTooLong(Exception):
 
 
 class _Options(NamedTuple):
-    """What goes along with the messages."""
+    """The options of a request beside its messages."""
 
     tools: Sequence[Mapping[str, Any]] = ()
     max_tokens: int | None = None
@@ -106,7 +106,7 @@ class _Options(NamedTuple):
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
-    """Whether a model takes messages as they are.
+    """Tell whether a model takes messages as they are.
 
     Its class has to say so: a wrapper that passes on attributes has a `complete_chat` of its own.
     """
@@ -258,7 +258,7 @@ async def _call_with_messages(
 async def _call_with_dicts(
     model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
 ) -> Any:
-    """The same for any other model: with those of the options that its `complete_chat` takes."""
+    """Call a model that takes dicts, with the options that its `complete_chat` takes."""
     dicts = [_message_dict(message) async for some in Chunks(messages) for message in some]
     given: dict[str, Any] = {"stream": stream}
     if options.tools:

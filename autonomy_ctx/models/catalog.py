@@ -78,7 +78,7 @@ def find_context_window(name: str) -> int | None:
 
 
 def find_by_prefix(table: Mapping[str, T], name: str) -> T | None:
-    """What a table says of a model: by the longest of its keys that the model's own name begins with."""
+    """Look a model up in a table, by the longest of its keys that the model's own name begins with."""
     own = _VENDOR_PREFIX.sub("", name.lower())
     if own.startswith("claude-"):
         # Gateways write `claude-sonnet-4.6`.

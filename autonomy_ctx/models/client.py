@@ -232,7 +232,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often to ask again, and what to wait and to jitter with."""
+    """The number of retries, and the functions to wait and to jitter with."""
 
     retries: int = 2
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -364,7 +364,7 @@ class ModelClient:
         )
 
     async def _response_failure(self, body: ResponseBody) -> RequestFailure:
-        """What an error response means; one whose body cannot be read still has its status."""
+        """Read an error response; one whose body cannot be read still has its status."""
         said: Any = None
         with suppress(UnreadableBody, *self._pool.errors()):
             said = parse_body(await body.read_all())
@@ -398,7 +398,7 @@ class ModelClient:
 
 
 def is_empty_reply(reply: ModelReply) -> bool:
-    """Whether there is neither an answer nor a reason why there is none."""
+    """Tell whether there is neither an answer nor a reason why there is none."""
     spoken = any(not isinstance(part, TextContent) or part.text for part in reply.parts)
     return not spoken and not reply.tool_calls and reply.stop is None
 

@@ -274,7 +274,7 @@ def _is_valid_host(host: str | None) -> bool:
 
 
 def sends_in_clear(url: str) -> bool:
-    """Whether others on the way could read what is sent to a URL: not encrypted, and to another machine."""
+    """Tell whether others could read what is sent to a URL: not encrypted, and to another machine."""
     found = urlsplit(url)
     return found.scheme != "https" and not is_loopback(parse_host(found.netloc) or "")
 

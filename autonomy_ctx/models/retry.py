@@ -79,7 +79,7 @@ class RequestFailure:
 def response_failure(
     model: str, status: int, headers: Mapping[str, str], body: Any, *, now: float
 ) -> RequestFailure:
-    """What a response with an error status means."""
+    """The failure that a response with an error status means."""
     # Amazon names its errors in a header.
     named = (headers.get("x-amzn-errortype") or "").partition(":")[0]
     code = error_code(body) or error_code({"code": named})
@@ -105,7 +105,7 @@ def response_failure(
 
 
 def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
-    """What an error means that came with the status of a success."""
+    """The failure that an error means which came with the status of a success."""
     named = _error_codes(body)
     code = error_code(body)
     if (overflow := _overflow_failure(model, 400, body, code)) is not None:
@@ -143,7 +143,7 @@ class ConnectionProblem(NamedTuple):
 
 
 def connection_problem(host: str, error: BaseException) -> ConnectionProblem:
-    """What an error of the HTTP client says; of the client's own text nothing is repeated."""
+    """The reason of an error of the HTTP client; nothing of the client's own text is repeated."""
     return ConnectionProblem(*_find_problem(host, list(_causes(error))))
 
 

@@ -200,7 +200,7 @@ DONE_MARKER = "[DONE]"
 
 
 class WireEvent(NamedTuple):
-    """What one event says; `last` when nothing comes after it, as the sender itself says."""
+    """The data of one event; `last` when nothing comes after it, as the sender itself says."""
 
     data: dict[str, Any]
     event: str | None = None

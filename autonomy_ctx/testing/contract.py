@@ -32,7 +32,7 @@ class StoreContract(
     ListingContract,
     ForkContract,
 ):
-    """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
+    """The contract of every store. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
         assert await self.fill(store, 3) == [1, 2, 3]

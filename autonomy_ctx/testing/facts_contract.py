@@ -41,7 +41,7 @@ def make_change(
 
 
 def fact_texts(facts: Iterable[Fact]) -> dict[str, str]:
-    """Those that hold, by id."""
+    """The texts of the facts that hold, by id."""
     return {fact.id: fact.text for fact in facts if fact.state == "holds"}
 
 
@@ -51,7 +51,7 @@ def states_of(facts: Iterable[Fact]) -> list[tuple[str, str, str | None]]:
 
 
 class FactsContract(StoreActions):
-    """What every store must do with facts."""
+    """The contract of every store about facts."""
 
     async def commit_facts(
         self, store: Store, first: int, last: int, *changes: FactChange, key: Key = MAIN

@@ -29,7 +29,7 @@ SECOND = MAIN._replace(conversation="fork of the fork")
 
 
 class ForkContract(StoreActions):
-    """What every store must do with forks."""
+    """The contract of every store about forks."""
 
     async def make_fork(
         self, store: Store, at: int | None = None, source: Key = MAIN, target: Key = FORK

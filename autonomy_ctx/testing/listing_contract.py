@@ -13,7 +13,7 @@ _ODD_NAMES = ("", " ", "%", "A", "Z", "_", "a", "a\tb", "a b", "aa", "b", "\u00e
 
 
 class ListingContract(StoreActions):
-    """What every store must do with listings."""
+    """The contract of every store about listings."""
 
     async def fill_all(self, store: Store) -> None:
         """Four conversations: three of ana, one of them with the agent helper, and one of bob."""

@@ -26,7 +26,7 @@ async def read_outline(
 
 
 class OutlineContract(StoreActions):
-    """What every store must do with outlines. Subclass it and provide a `store` and a `clock` fixture."""
+    """The contract of every store about outlines. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def test_the_first_message_of_a_user_in_each_range_is_marked(self, store: Store) -> None:
         roles = ["user", "assistant", "tool", "assistant", "user", "user", "assistant"]

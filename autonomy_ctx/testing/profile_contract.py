@@ -14,7 +14,7 @@ from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoppedClock, 
 
 
 class ProfileContract(StoreActions):
-    """What every store must do with profiles. Subclass it and provide a `store` and a `clock` fixture."""
+    """The contract of every store about profiles. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def learn(
         self, store: Store, key: Key, position: int, text: str, target: str | None = None

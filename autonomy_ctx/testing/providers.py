@@ -48,26 +48,26 @@ class ClaudeModel:
 
     @property
     def binds(self) -> bool:
-        """Whether it checks the prefix of thinking."""
+        """Tell whether it checks the prefix of thinking."""
         return self.version >= ((5, 1) if self.family in ("fable", "mythos") else (5, 5))
 
     @property
     def always_enforces(self) -> bool:
-        """Whether a changed prefix is an error on every account."""
+        """Tell whether a changed prefix is an error on every account."""
         return self.family in ("fable", "mythos") and self.version >= (5, 2)
 
     @property
     def thinking_can_be_off(self) -> bool:
-        """Whether `thinking.type` may be `disabled`."""
+        """Tell whether `thinking.type` may be `disabled`."""
         return not self.binds or self.family == "haiku"
 
     @property
     def takes_system_messages(self) -> bool:
-        """Whether messages may have the role `system`."""
+        """Tell whether messages may have the role `system`."""
         return self.binds or (self.version >= (4, 8) and self.family in ("opus", "fable", "mythos"))
 
     def reads(self, maker: ClaudeModel) -> bool:
-        """Whether it can read the thinking of another model; if not, the API drops that thinking."""
+        """Tell whether it can read the thinking of another model; if not, the API drops that thinking."""
         if self == maker:
             return True
         if self.family in ("sonnet", "haiku") and self.binds:
@@ -101,7 +101,7 @@ class ProviderRequest:
 
 @dataclass(slots=True, kw_only=True)
 class _Thinking:
-    """What a signature says of its block."""
+    """The content of a signature: its block, and what the block depends on."""
 
     id: str
     model: str
@@ -153,7 +153,7 @@ class ProviderServer:
         return httpx.AsyncClient(transport=self.transport())
 
     def transport(self) -> httpx.ASGITransport:
-        """The same as a transport, for a client of your own."""
+        """The server as a transport, for a client of your own."""
         import httpx
 
         return httpx.ASGITransport(self)
@@ -347,7 +347,7 @@ class ProviderServer:
         return base64.b64encode(f"{proof}{said}".encode()).decode()
 
     def _verify(self, block: Mapping[str, Any], path: str) -> _Thinking:
-        """What a signature says; a request with a wrong one is refused, whatever the settings."""
+        """Read a signature; a request with a wrong one is refused, whatever the settings."""
         mark = str(block.get("signature", block.get("data", "")))
         try:
             said = base64.b64decode(mark).decode()[64:]

@@ -16,7 +16,7 @@ _LARGE_BODY = "0123456789" * 20_000
 
 
 class RecordsContract(StoreActions):
-    """What every store must do with records."""
+    """The contract of every store about records."""
 
     async def put(self, store: Store, *names: str, key: Key = MAIN, kind: str = "k", **options: Any) -> Any:
         """Put records whose bodies are their names in capitals."""

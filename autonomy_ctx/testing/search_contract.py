@@ -22,7 +22,7 @@ from autonomy_ctx.testing.values import (
 
 
 class SearchContract(StoreActions):
-    """What every store must do with search."""
+    """The contract of every store about search."""
 
     async def append_texts(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
         """Append texts under ids that tell where they come next."""

@@ -24,7 +24,7 @@ from autonomy_ctx.testing.values import (
 
 
 class SummariesContract(StoreActions):
-    """What every store must do with segments and pins."""
+    """The contract of every store about segments and pins."""
 
     async def test_a_conversation_without_summary_has_nothing_in_force(self, store: Store) -> None:
         assert await store.summary(MAIN) == SummaryState(Head())

@@ -12,7 +12,7 @@ from autonomy_ctx.testing.values import MAIN, OTHER, StoppedClock, StoreActions,
 
 
 class TurnsContract(StoreActions):
-    """What every store must do with turns."""
+    """The contract of every store about turns."""
 
     async def begin(
         self,

@@ -33,7 +33,7 @@ def pack_topic(text: str) -> bytes:
 
 
 class VectorsContract(StoreActions):
-    """What a store with vectors must do. Subclass it and provide a `store` fixture."""
+    """The contract of a store with vectors. Subclass it and provide a `store` fixture."""
 
     def vectors_of(self, store: Store) -> Vectors:
         """The store as a `Vectors` object."""

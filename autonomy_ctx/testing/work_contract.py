@@ -20,7 +20,7 @@ from autonomy_ctx.testing.values import (
 
 
 class WorkContract(StoreActions):
-    """What every store must do with work and leases."""
+    """The contract of every store about work and leases."""
 
     async def test_who_claims_first_has_it(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 1)

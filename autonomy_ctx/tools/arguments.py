@@ -68,7 +68,7 @@ def describe_value(value: Any) -> str:
 
 
 def describe_kind(kind: Kind) -> str:
-    """What a kind takes, in a few words."""
+    """The values that a kind takes, in a few words."""
     match kind:
         case Scalar():
             return _TYPE_WORDS[kind.type]

@@ -106,7 +106,7 @@ class McpServer(AsyncResource):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Tell whether there is a connection now."""
         connection = self._connection
         return connection is not None and connection.was_ready and not connection.is_over
 
@@ -351,7 +351,7 @@ def _check_names(option: str, value: Any) -> frozenset[str]:
 
 
 def _default_name(words: Sequence[str], url: str | None) -> str:
-    """What a server is called by its command or its host, without arguments that may be secret."""
+    """The name of a server by its command or its host, without arguments that may be secret."""
     if url is not None:
         return valid_name(str(urlsplit(url).hostname))[:MAX_SERVER_NAME]
     named = [os.path.basename(word) for word in words if not word.startswith("-")]

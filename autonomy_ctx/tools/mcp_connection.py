@@ -66,7 +66,7 @@ class McpConnection:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more calls can be made, because it failed or was lost."""
+        """Tell whether no more calls can be made, because it failed or was lost."""
         return self.error is not None or self._lost.is_set()
 
     async def run(self) -> None:
@@ -288,7 +288,7 @@ class McpConnection:
 
 
 class _LogPipe:
-    """What a server's process writes to stderr, to be read."""
+    """A pipe for what a server's process writes to stderr."""
 
     def __init__(self) -> None:
         self.read_end, write_end = os.pipe()
@@ -296,7 +296,7 @@ class _LogPipe:
         self.file = os.fdopen(write_end, "w")
 
     def read(self) -> bytes | None:
-        """What there is: None when there is nothing yet, empty at the end."""
+        """Read what there is: None when there is nothing yet, empty at the end."""
         try:
             return os.read(self.read_end, 65_536)
         except BlockingIOError:
@@ -323,7 +323,7 @@ class _TooManyTools(ValueError):
 
 
 class _FollowedStream:
-    """What a transport reads from: it shows each message to `check`, and says when it has ended."""
+    """A transport's stream of messages: it shows each to `check`, and says when it has ended."""
 
     def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
         self._stream, self._ended, self._check = stream, ended, check
@@ -370,7 +370,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 def _describe(error: BaseException) -> str:
-    """What went wrong in the tasks of a connection, in a few words and without addresses."""
+    """Describe what went wrong in the tasks of a connection, in a few words and without addresses."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     match error:

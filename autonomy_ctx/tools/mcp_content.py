@@ -35,7 +35,7 @@ _IMAGE_BEGINNINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """How to reach a server. What may be secret is in no text that is made of it."""
+    """The way to reach a server. What may be secret is in no text that is made of it."""
 
     name: str
     command: str = ""
@@ -83,7 +83,7 @@ def valid_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def error_text(result: Any) -> str:
-    """What a result that is an error says, in words."""
+    """The words of a result that is an error."""
     texts = [one.text for one in result.content if one.type == "text" and one.text.strip()]
     if not texts and result.structured_content is not None:
         texts.append(encode_json_text(result.structured_content))

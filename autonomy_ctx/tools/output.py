@@ -32,7 +32,7 @@ class RenderedOutput(NamedTuple):
 
     @property
     def content(self) -> Content:
-        """What the message of the result has: text, or text and images."""
+        """The content of the result's message: text, or text and images."""
         if not self.images:
             return self.text
         return (*([TextContent(self.text)] if self.text else []), *self.images)

@@ -61,7 +61,7 @@ class CallOutcome:
 
 
 class _CallRunner(NamedTuple):
-    """What all calls of one run have in common."""
+    """Runs the calls of one model's answer, which share tools and limits."""
 
     tools: Mapping[str, Tool[..., Any]]
     inject: Mapping[str, Any]
@@ -192,7 +192,7 @@ async def run_calls(
 def result_message(
     call: ToolCall, content: Content, *, is_error: bool, message_id: str, created_at: datetime
 ) -> Message:
-    """What a model is told of its call."""
+    """The message that tells a model the result of its call."""
     return Message(
         ChatRole.TOOL,
         content,

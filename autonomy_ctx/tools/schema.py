@@ -348,7 +348,7 @@ def _choice_of(options: list[tuple[Any, Any]], names: tuple[tuple[str, Any], ...
 
 
 def _json_of(value: Any) -> Any:
-    """What JSON has for a value of a choice."""
+    """The JSON value of a choice."""
     if isinstance(value, Enum):
         value = value.value
     return value if value is None or type(value) in (str, int, float, bool) else MISSING
@@ -536,7 +536,7 @@ class _ReferenceInliner:
         return self.inline(value, inside) if key in _SUBSCHEMAS else value
 
     def _resolve(self, reference: str) -> Any:
-        """What a reference within this document points to; None for any other."""
+        """Look up a reference within this document; None for any other."""
         found: Any = self._root
         if reference == "#":
             return found

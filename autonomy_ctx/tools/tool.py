@@ -78,7 +78,7 @@ class ToolRegistry:
 
 
 class Parameters(NamedTuple):
-    """What a model fills in as an object, and which names are injected, with whether they must be."""
+    """The object that a model fills in, and the injected names, with whether they must be given."""
 
     object_kind: ObjectKind
     injected: Mapping[str, bool]
@@ -221,7 +221,7 @@ class Tool(Generic[P, R]):
         return bound
 
     def renamed(self, name: str) -> Self:
-        """The same tool under another name."""
+        """A copy of the tool under another name."""
         other = copy.copy(self)
         other.name = _check_tool_name(self.function, name)
         return other
@@ -254,7 +254,7 @@ class ToolSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What stands before the name of a tool that another one has already."""
+        """The prefix for the name of a tool that another one has already."""
 
     async def prepare(self, user: object) -> None:
         """Be of use to this user. Its first time waits until the tools are known, or cannot be for now."""

@@ -58,7 +58,7 @@ def open_questions(messages: Iterable[Message]) -> list[Question]:
 
 
 def read_question(call: ToolCall) -> str | None:
-    """What a call asks; None if its arguments are not as they should be."""
+    """The question of a call; None if its arguments are not as they should be."""
     try:
         bound = ask_user_for_input.bind(parse_arguments(call), {})
     except InvalidArguments:

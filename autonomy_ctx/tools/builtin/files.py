@@ -162,7 +162,7 @@ def _walk(base: RootFolder, fd: int, parts: list[str], limits: SearchLimits) -> 
 
 
 def list_entries(base: RootFolder, fd: int, limits: SearchLimits) -> list[tuple[str, os.stat_result]]:
-    """What is in an open folder, sorted by name; as much as the limits allow."""
+    """The entries of an open folder, sorted by name; as many as the limits allow."""
     found = []
     with os.scandir(fd) as listed:
         for entry in listed:
@@ -178,7 +178,7 @@ def list_entries(base: RootFolder, fd: int, limits: SearchLimits) -> list[tuple[
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a path fits a pattern: `*.md` anywhere, `notes/*.md` there, `**` for any folders."""
+    """Tell whether a path fits a pattern: `*.md` anywhere, `notes/*.md` there, `**` for any folders."""
     pattern_parts = [part for part in pattern.split("/") if part not in ("", ".")]
     parts = path.split("/")
     if len(pattern_parts) == 1 and pattern_parts[0] != "**":
@@ -272,7 +272,7 @@ def filesystem_tools(
 
 
 class _FileTools:
-    """What the tools have in common; their docstrings are what a model reads."""
+    """The file tools. Their docstrings are what a model reads."""
 
     def __init__(self, root: FilesRoot, limit: int, seconds: float, clock: Callable[[], float]) -> None:
         self._root, self._max_file_bytes, self._search_seconds, self._clock = root, limit, seconds, clock

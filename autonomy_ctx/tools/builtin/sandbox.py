@@ -65,7 +65,7 @@ class RootFolder:
     hidden_name: str | None = None
 
     def hides(self, found: os.stat_result) -> bool:
-        """Whether this is the folder that is kept for others."""
+        """Tell whether this is the folder that is kept for others."""
         return self.hidden == (found.st_dev, found.st_ino)
 
 
@@ -92,7 +92,7 @@ def split_path(path: str) -> list[str]:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name is what it looks like: a line break forges lines, a lone surrogate is a raw byte."""
+    """Tell whether a name is as it looks: a line break forges lines, a lone surrogate is a raw byte."""
     return not any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name)
 
 

@@ -68,7 +68,7 @@ class RunningSubagent:
 
     @property
     def tasks_open(self) -> int:
-        """How many tasks run or wait, its start among them."""
+        """The number of tasks that run or wait, its start among them."""
         return len(self._tasks)
 
     async def start(self) -> None:
@@ -152,7 +152,7 @@ class SubagentGroup:
 
     @property
     def busy(self) -> bool:
-        """Whether one of them works."""
+        """Tell whether one of them works."""
         return any(one.tasks_open for one in self.running.values())
 
     def ids(self) -> str:
@@ -160,11 +160,11 @@ class SubagentGroup:
         return ", ".join(self.running) or "none"
 
     def status_lines(self) -> list[str]:
-        """Those that run, each with what it has done."""
+        """A line for each one that runs, with what it has done."""
         return [_status_line(one) for one in self.running.values()]
 
     def of_name(self, name: str) -> list[RunningSubagent]:
-        """Those of a configured name that run, by number."""
+        """The running ones of a configured name, by number."""
         found = [one for one in self.running.values() if one.name == name]
         return sorted(found, key=lambda one: one.number)
 
@@ -376,7 +376,7 @@ def subagent_tools(
     max_running: int = MAX_RUNNING,
     timeout: float | None = None,
 ) -> Subagents:
-    """What a model needs to work with sub-agents: `.tools`, none at `max_depth`; end with `stop_all()`."""
+    """The tools to work with sub-agents: `.tools`, none at `max_depth`; end with `stop_all()`."""
     return Subagents(
         configs, spawn, depth=depth, max_depth=max_depth, max_running=max_running, timeout=timeout
     )
