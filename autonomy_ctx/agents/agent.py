@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
@@ -84,14 +84,6 @@ QUEUE_LIMIT = 10
 # The conversations whose newest context is kept, to tell how the next one differs.
 MAX_CONTEXTS = 256
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
-
-
-class ModelOwner(Protocol):
-    """Anything that has models."""
-
-    @property
-    def models(self) -> list[Any]:
-        """All of them."""
 
 
 class Agent(AsyncResource):
@@ -278,7 +270,23 @@ class Agent(AsyncResource):
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
         """This agent as a tool for another agent; it works in the scope and conversation of that agent."""
-        return agent_as_tool(self, name, description)
+
+        async def ask(message: str, scope: str = SCOPE, conversation: str = CONVERSATION) -> str:
+            """Ask another agent.
+
+            Args:
+                message: What it is to do or answer, with all that it has to know.
+            """
+            return (await self.send(message, scope=scope, conversation=conversation)).text
+
+        lines = (description or self.description or self.instructions).strip().splitlines()
+        return Tool(
+            ask,
+            name=name or _NOT_IN_TOOL_NAMES.sub("_", self.name)[:64],
+            description=description or (lines[0] if lines else f"Ask the agent {self.name}."),
+            # The agent has limits of its own.
+            timeout=math.inf,
+        )
 
     async def message(
         self,
@@ -558,7 +566,7 @@ class Agent(AsyncResource):
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
                 if self._node is None:
-                    steps.push_async_callback(close_models, [self])
+                    steps.push_async_callback(close_models, self.models)
                     steps.push_async_callback(self._background.aclose)
                 if self.options.context_template is None:
                     steps.push_async_callback(self.context_template.close)
@@ -652,33 +660,9 @@ class Agent(AsyncResource):
         return make_key(self.memory.agent, scope, conversation)
 
 
-def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
-    """A tool that calls the agent, in the scope and conversation of its caller."""
-
-    async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
-        """Ask another agent.
-
-        Args:
-            message: What it is to do or answer, with all that it has to know.
-        """
-        where: dict[str, Any] = {"scope": scope, "conversation": conversation}
-        reply = await agent.send(message, **{part: name for part, name in where.items() if name is not None})
-        return reply.text
-
-    lines = (description or agent.description or agent.instructions).strip().splitlines()
-    return Tool(
-        ask,
-        name=name or _NOT_IN_TOOL_NAMES.sub("_", agent.name)[:64],
-        description=description or (lines[0] if lines else f"Ask the agent {agent.name}."),
-        # The agent has limits of its own.
-        timeout=math.inf,
-    )
-
-
-async def close_models(owners: Iterable[ModelOwner]) -> None:
-    """Close the models of these owners, each once; models without a `close` need none."""
-    found = {id(model): model for owner in owners for model in owner.models}
-    for model in found.values():
+async def close_models(models: Iterable[Any]) -> None:
+    """Close models, each once; models without a `close` need none."""
+    for model in {id(model): model for model in models}.values():
         try:
             await close_resource(model)
         except Exception as error:

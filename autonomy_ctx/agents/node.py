@@ -141,7 +141,7 @@ class Node(AsyncResource):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
-                steps.push_async_callback(close_models, agents)
+                steps.push_async_callback(close_models, [model for agent in agents for model in agent.models])
                 steps.push_async_callback(self.background.aclose)
                 steps.push_async_callback(_close_all, agents)
                 steps.push_async_callback(self._servers.aclose)

@@ -16,7 +16,7 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.errors import InvalidAgent
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
-from autonomy_ctx.tools.builtin.subagents import subagent_tools
+from autonomy_ctx.tools.builtin.subagents import Subagents
 
 # Records beside a conversation: the paths of the sub-agents that have worked in it.
 RECORD_KIND = "subagent"
@@ -73,7 +73,7 @@ class SubagentHost:
             if unknown:
                 problem = f"has a sub-agent {name!r} with unknown options {', '.join(unknown)}"
                 raise InvalidAgent(agent, f"{problem}; it takes {', '.join(sorted(SUBAGENT_OPTIONS))}")
-        self._subagents = subagent_tools(self._configs, self._spawn, depth=agent.count(PATH_SEPARATOR))
+        self._subagents = Subagents(self._configs, self._spawn, depth=agent.count(PATH_SEPARATOR))
         self.tools = self._subagents.tools
         for name in self._configs if self.tools else ():
             self._check_config(name)

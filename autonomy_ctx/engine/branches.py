@@ -106,7 +106,7 @@ class Branches:
         return branch, said
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
-        """Tell whether a history may be in a conversation: it has some of its newest messages, or is all new."""
+        """Tell whether a history may be in a conversation: it has some of the newest messages, or is new."""
         branch = await self.current(key)
         newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
         known = {entry.message.id for entry in newest.entries}

@@ -370,7 +370,7 @@ class ContextEngine(AsyncResource):
             if self._owns_memory:
                 steps.push_async_callback(self.memory.close)
             if self._owns_template:
-                steps.push_async_callback(close_models, [self])
+                steps.push_async_callback(close_models, self.models)
                 steps.push_async_callback(self.template.close)
             steps.push_async_callback(self.background.aclose)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import FrameworkInstructionsSection, Memory
 from autonomy_ctx.errors import SubagentError
 from autonomy_ctx.messages.message import ToolCall
-from autonomy_ctx.tools.builtin.subagents import StartedSubagent, Subagents, subagent_tools
+from autonomy_ctx.tools.builtin.subagents import StartedSubagent, Subagents
 from autonomy_ctx.tools.run import CallOutcome, run_calls
 
 CONFIGS = {"researcher": {"instructions": "Finds facts.\nSlowly."}, "writer": {}}
@@ -159,11 +159,11 @@ def test_only_delegating_has_a_timeout_of_its_own(given: float | None, seconds: 
 
 @pytest.mark.parametrize(("options", "count"), [({"depth": 3}, 4), ({"depth": 4}, 0), ({"max_depth": 0}, 0)])
 def test_the_tools_are_not_offered_too_deep(options: dict[str, int], count: int) -> None:
-    assert len(subagent_tools(CONFIGS, Company().spawn, **options).tools) == count
+    assert len(Subagents(CONFIGS, Company().spawn, **options).tools) == count
 
 
 def test_nothing_to_start_means_no_tools() -> None:
-    assert subagent_tools({}, Company().spawn).tools == []
+    assert Subagents({}, Company().spawn).tools == []
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def _status_line(instance: RunningSubagent) -> str:
 
 
 class Subagents:
-    """The tools to work with sub-agents (`tools`), and all that they have started."""
+    """The tools to work with sub-agents: `tools`, none at `max_depth`. End with `stop_all()`."""
 
     def __init__(
         self,
@@ -365,21 +365,6 @@ class Subagents:
 
     def _startable(self) -> str:
         return ", ".join(list(self._configs)[:_NAMES_SHOWN])
-
-
-def subagent_tools(
-    configs: Mapping[str, Any],
-    spawn: Spawn,
-    *,
-    depth: int = 0,
-    max_depth: int = MAX_DEPTH,
-    max_running: int = MAX_RUNNING,
-    timeout: float | None = None,
-) -> Subagents:
-    """The tools to work with sub-agents: `.tools`, none at `max_depth`; end with `stop_all()`."""
-    return Subagents(
-        configs, spawn, depth=depth, max_depth=max_depth, max_running=max_running, timeout=timeout
-    )
 
 
 def _check_names(configs: Mapping[str, Any]) -> dict[str, Any]:
