@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -51,7 +51,7 @@ from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
 from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
-from autonomy_ctx.agents.turn_queue import BeginTurn, TurnQueue, enclosing_lease
+from autonomy_ctx.agents.turn_queue import TurnQueue, enclosing_lease
 from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
@@ -349,7 +349,8 @@ class Agent(AsyncResource):
         If a tool fails, its error is raised; the calls after it are kept.
         """
         key = self._key(SCOPE, CONVERSATION)
-        return run_tool_turns(self._environment(key), key, self.waiting)
+        environment = self._environment(enclosing_lease(self.memory.store, key))
+        return run_tool_turns(environment, key, self.waiting)
 
     # -- what it holds --------------------------------------------------------------------------
 
@@ -583,8 +584,10 @@ class Agent(AsyncResource):
     ) -> AgentReply:
         check_turn(self.name, self.model, params)
         await self._tools.prepare()
-        lease, turn = self._new_lease(key), self._new_id()
-        runner = TurnRunner(self._environment(key), key, turn, params=params, lease=lease, listener=listener)
+        enclosing, turn = enclosing_lease(self.memory.store, key), self._new_id()
+        lease = self._new_lease(key, enclosing)
+        environment = self._environment(enclosing)
+        runner = TurnRunner(environment, key, turn, params=params, lease=lease, listener=listener)
         with turn_span(
             message,
             agent=self.name,
@@ -594,7 +597,8 @@ class Agent(AsyncResource):
             turn=turn,
             model=self.model,
         ) as span:
-            async with self._hold_turn(key, lease, partial(runner.begin, message)):
+            wait_seconds, begin = self.options.turn_wait_seconds, partial(runner.begin, message)
+            async with self._turn_queue.turn(key, lease, begin, wait_seconds=wait_seconds):
                 span.begin_turn()
                 runner.previous = self._contexts.get(key)
                 self._metrics.count("turns")
@@ -612,29 +616,24 @@ class Agent(AsyncResource):
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:
         """Wait for the conversation's turn to change its log; the newest context becomes invalid."""
-        lease = self._new_lease(key)
+        lease = self._new_lease(key, enclosing_lease(self.memory.store, key))
 
         async def begin(is_alone: bool) -> bool:
             return lease is None or await lease.begin() is not None
 
-        async with self._hold_turn(key, lease, begin):
+        wait_seconds = self.options.turn_wait_seconds
+        async with self._turn_queue.turn(key, lease, begin, wait_seconds=wait_seconds):
             self._contexts.pop(key, None)
             yield
 
-    def _hold_turn(
-        self, key: Key, lease: TurnLease | None, begin: BeginTurn
-    ) -> AbstractAsyncContextManager[None]:
-        return self._turn_queue.turn(key, lease, begin, wait_seconds=self.options.turn_wait_seconds)
-
-    def _new_lease(self, key: Key) -> TurnLease | None:
+    def _new_lease(self, key: Key, enclosing: TurnLease | None) -> TurnLease | None:
         """A lease for a turn; none without leases, or inside a turn of an agent that shares the log."""
-        if self._lease_seconds is None or enclosing_lease(self.memory.store, key) is not None:
+        if self._lease_seconds is None or enclosing is not None:
             return None
         return TurnLease(self.memory, key, self._lease_seconds, self._background, self._metrics)
 
-    def _environment(self, key: Key) -> TurnEnvironment:
+    def _environment(self, enclosing: TurnLease | None) -> TurnEnvironment:
         # What is written inside a turn of an agent that shares the log belongs to that turn.
-        enclosing = enclosing_lease(self.memory.store, key)
         hold = None if enclosing is None else enclosing.hold
         return TurnEnvironment(
             name=self.name,

@@ -45,18 +45,14 @@ class AgentTools:
         # What each source listed when the listing was made, and the names that its tools have here.
         self._seen: list[Sequence[Tool[..., Any]]] = [() for _ in self._sources]
         self._names: dict[tuple[int, str], str] = {}
-        self._listing = self._fixed
+        # The tools as they were when a turn was last prepared.
+        self.listing = self._fixed
         self._closed = False
 
     @property
     def fixed(self) -> Mapping[str, Tool[..., Any]]:
         """The tools that are always there."""
         return self._fixed.tools
-
-    @property
-    def listing(self) -> ToolListing:
-        """The tools as they were when a turn was last prepared."""
-        return self._listing
 
     async def prepare(self) -> None:
         """Read the current tools of all servers.
@@ -71,7 +67,7 @@ class AgentTools:
         listed = [source.listed_tools() for source in self._sources]
         if any(now is not before for now, before in zip(listed, self._seen, strict=True)):
             self._seen = listed
-            self._listing = ToolListing.of(self._merge(listed))
+            self.listing = ToolListing.of(self._merge(listed))
 
     async def close(self) -> None:
         """Close the connections to all servers."""

@@ -43,7 +43,7 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.formats.model_info import context_window_of, model_name
-from autonomy_ctx.hooks import fire, hooks_for_event
+from autonomy_ctx.hooks import fire
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.store import Head, Key
@@ -120,8 +120,8 @@ class TurnRunner:
         lease, environment = self._lease, self._environment
         if lease is None:
             return True
-        asks_hooks = environment.memory.hooks or hooks_for_event(environment.hooks, AgentHook.BEFORE_TURN)
-        entry = await self._plan_entry(message) if is_alone and not asks_hooks else None
+        has_hooks = environment.memory.hooks or environment.hooks
+        entry = await self._plan_entry(message) if is_alone and not has_hooks else None
         if entry is None or entry.takes_mail:
             return await lease.begin() is not None
         positions = await lease.begin(*entry.messages, after=entry.head.position if entry.reads_log else None)
@@ -203,7 +203,7 @@ class TurnRunner:
         else:
             head = await environment.memory.head(scope, conversation)
         self._generation = head.generation
-        waiting = _questions_of_paused_turn(window)
+        waiting = _questions_of_paused_turn(window) if window else []
         texts = tuple(question.text for question in waiting)
         before = next((one for one in window if one.id == message.id), None)
         if before is not None and before.role is ChatRole.TOOL:
@@ -574,8 +574,8 @@ class TurnRunner:
         )
 
     async def _fire(self, event: AgentHook, *args: Any, done: bool) -> None:
-        _, scope, conversation = self._key
-        await fire(self._environment.hooks, event, scope, conversation, *args, done=done)
+        if hooks := self._environment.hooks:
+            await fire(hooks, event, self._key.scope, self._key.conversation, *args, done=done)
 
     def _reply(self, text: str, stop: str, *, question: str | None = None) -> AgentReply:
         return AgentReply(

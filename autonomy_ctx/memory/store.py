@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
+from math import inf
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
@@ -41,15 +42,8 @@ def make_key(agent: str, scope: str, conversation: str) -> Key:
     return Key(agent, scope, conversation)
 
 
-def check_name(part: str, name: str) -> None:
-    """Refuse what some store could not hold, or not tell apart from another name."""
-    size = _check_text(part, name)
-    if size > MAX_NAME_BYTES:
-        raise InvalidKey(part, f"has {size:,} bytes; a name may have at most {MAX_NAME_BYTES:,}")
-
-
-def _check_text(part: str, name: str) -> int:
-    """The size of a text that every store can hold exactly as it is."""
+def check_name(part: str, name: str, *, most: float = MAX_NAME_BYTES) -> None:
+    """Refuse what some store could not hold exactly as it is, or not tell apart from another name."""
     if name.__class__ is not str:
         raise InvalidKey(part, f"must be a string, not {type(name).__name__}")
     try:
@@ -58,7 +52,8 @@ def _check_text(part: str, name: str) -> int:
         raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
     if "\0" in name:
         raise InvalidKey(part, "must not contain a NUL character")
-    return size
+    if size > most:
+        raise InvalidKey(part, f"has {size:,} bytes; a name may have at most {most:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +131,7 @@ def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -
     check_name("kind", kind)
     for name, body in records:
         # Not a name that somebody chose, but perhaps the id of a message.
-        _check_text("name", name)
+        check_name("name", name, most=inf)
         if not isinstance(body, str):
             raise TypeError(f"the body of record {name!r} must be a string, not {type(body).__name__}")
     check_int("keep", keep, most=MAX_POSITION, optional=True)

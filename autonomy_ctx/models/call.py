@@ -213,7 +213,14 @@ async def _reply(
     """Whatever the model replies, read; a client's error that says the request was too long is typed."""
     try:
         if takes_messages(model):
-            answer = await _call_with_messages(model, messages, options, stream=on_event is not None)
+            answer: Any = await model.complete_chat(
+                messages,
+                tools=options.tools,
+                stream=on_event is not None,
+                max_tokens=options.max_tokens,
+                breakpoints=options.breakpoints or None,
+                answered_call_ids=options.answered_call_ids or None,
+            )
         else:
             answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)
         if hasattr(answer, "__aiter__") and not isinstance(answer, ModelReply):
@@ -242,24 +249,15 @@ async def _reply(
     return reply
 
 
-async def _call_with_messages(
-    model: MessageModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
-) -> Any:
-    return await model.complete_chat(
-        messages,
-        tools=options.tools,
-        stream=stream,
-        max_tokens=options.max_tokens,
-        breakpoints=options.breakpoints or None,
-        answered_call_ids=options.answered_call_ids or None,
-    )
-
-
 async def _call_with_dicts(
     model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
 ) -> Any:
     """Call a model that takes dicts, with the options that its `complete_chat` takes."""
-    dicts = [_message_dict(message) async for some in Chunks(messages) for message in some]
+    dicts = [
+        model_dict(message) if isinstance(message, Message) else dict(message)
+        async for some in Chunks(messages)
+        for message in some
+    ]
     given: dict[str, Any] = {"stream": stream}
     if options.tools:
         given["tools"] = [dict(tool) for tool in options.tools]
@@ -319,10 +317,6 @@ async def _ignore(event: StreamEvent) -> None:
 def _check_count(model: ChatModel, what: str, count: int, most: int) -> None:
     if count > most:
         raise InvalidModelReply(_name(model), f"has more than {most:,} {what}")
-
-
-def _message_dict(message: AnyMessage) -> dict[str, Any]:
-    return model_dict(message) if isinstance(message, Message) else dict(message)
 
 
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from random import random
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -261,7 +262,7 @@ class ModelClient:
         """The whole answer."""
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
-            return await self._retry(lambda: self._attempt_complete(request), deadline)
+            return await self._retry(partial(self._attempt_complete, request), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
     async def stream(self, request: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
