@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -37,6 +38,9 @@ AnyMessage = Message | Mapping[str, Any]
 
 # Of one reply. More is a fault of the model: each call is run, and all are held in memory together.
 MAX_CALLS, MAX_PARTS = 256, 1_000
+
+# Names of parameters, for as long as the functions exist: to read a signature takes longer than the call.
+_PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
 
 
 class CachedContext(Protocol):
@@ -321,6 +325,15 @@ def _check_count(model: ChatModel, what: str, count: int, most: int) -> None:
 
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     """The parameter names of a function; None if it takes any, or if they are not known."""
+    function = getattr(call, "__func__", call)
+    if not inspect.isfunction(function):
+        return _read_parameter_names(call)
+    if function not in _PARAMETERS:
+        _PARAMETERS[function] = _read_parameter_names(call)
+    return _PARAMETERS[function]
+
+
+def _read_parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):

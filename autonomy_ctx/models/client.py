@@ -15,7 +15,6 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from random import random
@@ -57,7 +56,6 @@ from autonomy_ctx.validation import check_int, check_seconds
 # Requests that one client has at a time before there is another one.
 REQUESTS_PER_CLIENT = 8
 MAX_CLIENTS = 64
-MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
 CLOSE_TIMEOUT_SECONDS = 5.0
 # Where an HTTP client looks for certificates and proxies.
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -67,10 +65,26 @@ PROXY_VARIABLES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 class ClientLease:
     """A client for one request, until that has ended."""
 
+    __slots__ = ("_request_counts", "client", "is_own")
+
     def __init__(self, client: Any, request_counts: dict[Any, int] | None) -> None:
         self.client, self._request_counts = client, request_counts
+        # Whether it was made here, as `_new_client` does.
+        self.is_own = request_counts is not None
         if request_counts is not None:
             request_counts[client] += 1
+
+    def build_request(self, request: HttpRequest, connect_seconds: float) -> Any:
+        """The request as this client sends it."""
+        if self.is_own and not self.client.cookies:
+            return self.client.build_plain_request(
+                request.url, request.headers, request.content, connect_seconds
+            )
+        # As a tuple, which clients of every kind take: connect, read, write, pool.
+        timeout = (connect_seconds, None, None, None)
+        return self.client.build_request(
+            "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
+        )
 
     def release(self) -> None:
         """The request has ended; twice is harmless."""
@@ -110,9 +124,10 @@ class TlsContexts:
         return self._made.get(_certificate_sources()) if certificates else self._empty
 
     def _make(self, certificates: bool) -> ssl.SSLContext:
-        # Imported here: they take longer to import than all the rest. The first client imports `httpcore`.
-        import httpcore  # noqa: F401
+        # Imported here: they take longer to import than all the rest.
         import httpx
+
+        import autonomy_ctx.models.http_client  # noqa: F401
 
         if certificates:
             # Two loops may make one at the same time; a lock could stay locked in a forked child.
@@ -184,10 +199,9 @@ class ClientPool:
 
 def _new_client(context: ssl.SSLContext) -> Any:
     # Imported by the thread that made the context.
-    import httpx
+    from autonomy_ctx.models.http_client import ModelHttpClient
 
-    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
-    return httpx.AsyncClient(limits=limits, follow_redirects=False, verify=context)
+    return ModelHttpClient(context)
 
 
 logger = logging.getLogger("autonomy_ctx.models")
@@ -307,11 +321,7 @@ class ModelClient:
             reason = error.strerror or type(error).__name__
             raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
         try:
-            # As a tuple, which clients of every kind take: connect, read, write, pool.
-            timeout = (self._timeouts.connect, None, None, None)
-            client_request = lease.client.build_request(
-                "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
-            )
+            client_request = lease.build_request(request, self._timeouts.connect)
             response = await lease.client.send(client_request, stream=True, follow_redirects=False)
         except BaseException:
             lease.release()
@@ -367,9 +377,19 @@ class ModelClient:
     async def _response_failure(self, body: ResponseBody) -> RequestFailure:
         """Read an error response; one whose body cannot be read still has its status."""
         said: Any = None
-        with suppress(UnreadableBody, *self._pool.errors()):
+        try:
             said = parse_body(await body.read_all())
-        return response_failure(self._name, body.status, body.headers, said, now=self._retry_policy.now())
+        except UnreadableBody:
+            pass
+        except self._pool.errors():
+            pass
+        return response_failure(
+            self._name,
+            body.status,
+            body.headers,
+            said,
+            now=self._retry_policy.now(),
+        )
 
     def _connection_failure(
         self, request: HttpRequest, body: ResponseBody | None, error: Exception

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -246,8 +247,14 @@ def _complete_choice(choice: ProviderChoice, base_url: str | None) -> ProviderCh
 
 def checked_url(url: Any) -> str:
     """A base URL that is safe to show: http or https, with no user, password or query in it."""
-    found = urlsplit(url if isinstance(url, str) else "")
-    if found.scheme not in ("http", "https") or not found.netloc:
+    return _check_url(url if isinstance(url, str) else "")
+
+
+# The environment may name another address at any time, so it is checked before every request.
+@lru_cache(maxsize=64)
+def _check_url(url: str) -> str:
+    found = urlsplit(url) if url else None
+    if found is None or found.scheme not in ("http", "https") or not found.netloc:
         raise ValueError(
             "a base_url begins with http:// or https:// and a host, such as http://127.0.0.1:8000/v1"
         )
@@ -262,7 +269,7 @@ def checked_url(url: Any) -> str:
         )
     if not _is_valid_host(parse_host(found.netloc)):
         raise ValueError("the host of a base_url must be a name or an address, with a port or without")
-    return str(url).rstrip("/")
+    return url.rstrip("/")
 
 
 def _is_valid_host(host: str | None) -> bool:

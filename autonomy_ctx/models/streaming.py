@@ -377,8 +377,13 @@ class ModelStream(AsyncIterator[StreamEvent]):
         if reply.stop is None and not reply.parts and not reply.tool_calls:
             return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if done:
-            with anyio.move_on_after(DRAIN_SECONDS), suppress(UnreadableBody, *self._errors):
-                while await self._events.next() is not None:
+            with anyio.move_on_after(DRAIN_SECONDS):
+                try:
+                    while await self._events.next() is not None:
+                        pass
+                except UnreadableBody:
+                    pass
+                except self._errors:
                     pass
         self._ready.append(ReplyFinished(reply))
         self._ended = True
