@@ -75,12 +75,29 @@ class FactIndex:
 
     __slots__ = ("_numbers", "_of_users", "_texts")
 
-    def __init__(self, holding: Iterable[FactRow]) -> None:
+    def __init__(self, holding: Iterable[tuple[int, FactSource, str]] = ()) -> None:
         self._texts: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._of_users: set[int] = set()
-        for row in holding:
-            self.add(row.number, row.source, normalize_fact(row.text))
+        for number, source, text in holding:
+            self.add(number, source, normalize_fact(text))
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[FactRow]) -> FactIndex:
+        """An index of the rows of facts that hold."""
+        return cls((row.number, row.source, row.text) for row in rows)
+
+    @property
+    def is_unambiguous(self) -> bool:
+        """Whether no two facts have the same text. Otherwise it is wrong after one of them has ended."""
+        return len(self._numbers) == len(self._texts)
+
+    def copy(self) -> FactIndex:
+        """An index that can be changed without changing this one."""
+        made = FactIndex()
+        made._texts, made._numbers = self._texts.copy(), self._numbers.copy()
+        made._of_users = self._of_users.copy()
+        return made
 
     def find(self, normal: str) -> int | None:
         """The number of the fact with a text."""
@@ -264,29 +281,31 @@ def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[in
 class FactRows:
     """The facts of one conversation in plain Python objects; a number is never used for another fact."""
 
-    __slots__ = ("_current", "_ended_by", "_last_number", "_rows")
+    __slots__ = ("_ended_by", "_facts", "_in_force", "_index", "_last_number", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[int, FactRow] = {}
+        # The facts of rows, as they hold: every batch of messages reads them all.
+        self._facts: dict[int, Fact] = {}
         self._ended_by: dict[int, int] = {}
-        # Until the next change: every compose asks.
-        self._current: tuple[Fact, ...] | None = None
+        # Until the next change.
+        self._in_force: tuple[Fact, ...] | None = None
+        # Of the facts that hold. A change keeps it up to date; None if it has to be made again.
+        self._index: FactIndex | None = None
         self._last_number = 0
 
     def in_force(self) -> tuple[Fact, ...]:
-        """The facts that hold, after the facts that they replaced."""
-        if self._current is None:
+        """The facts that hold, and the facts that each of them replaced."""
+        if self._in_force is None:
             holding = self._holding()
-            replaced = [self._rows[row.target] for row in holding if row.target in self._rows]
-            self._current = (
-                *(make_fact(row, "replaced") for row in replaced),
-                *(make_fact(row, "holds") for row in holding),
-            )
-        return self._current
+            before = (fact_number(fact.replaces) for fact in holding if fact.replaces)
+            replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
+            self._in_force = (*replaced, *holding)
+        return self._in_force
 
     def in_profile(self) -> list[Fact]:
         """The facts that hold in all conversations of the scope."""
-        return [make_fact(row, "holds") for row in self._holding() if row.in_profile]
+        return [fact for fact in self._holding() if fact.in_profile]
 
     def all(self) -> list[Fact]:
         """All stored facts in the order of writing, with their states."""
@@ -319,27 +338,31 @@ class FactRows:
         self, changes: Sequence[FactChange], *, segment: int, dropped: DroppedFacts = _NOTHING_DROPPED
     ) -> list[Fact]:
         """Make changes, and return the added facts."""
-        rows = make_rows(
-            FactIndex(self._holding()), changes, last=self._last_number, segment=segment, dropped=dropped
-        )
-        self._current = None
+        index, self._index = self._index, None
+        if index is None:
+            index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
+        rows = make_rows(index, changes, last=self._last_number, segment=segment, dropped=dropped)
+        self._index = index if index.is_unambiguous else None
+        self._in_force = None
+        are_new = all(row.number > self._last_number for row in rows)
         for row in rows:
             self._rows[row.number] = row
+            self._facts[row.number] = make_fact(row, "holds")
             self._last_number = max(row.number, self._last_number)
             if row.target is not None:
                 self._ended_by[row.target] = row.number
         self._ended_by.update(dropped.ends(rows))
-        # Facts that are stated again have older numbers.
-        self._rows = dict(sorted(self._rows.items()))
-        return added_facts(rows)
+        if not are_new:
+            self._rows = dict(sorted(self._rows.items()))
+        return [make_fact(row, self._state(row.number)) for row in rows if not row.is_done]
 
     def remove(self, number: int) -> bool:
         """Remove a fact that holds. The fact that it replaced does not come back."""
         row = self._rows.get(number)
         if row is None or row.is_done or number in self._ended_by:
             return False
-        del self._rows[number]
-        self._current = None
+        del self._rows[number], self._facts[number]
+        self._in_force = self._index = None
         if row.target is not None:
             self._ended_by[row.target] = ENDED_BY_REMOVAL
         return True
@@ -347,8 +370,9 @@ class FactRows:
     def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
         """Delete derived rows, and return their number. Facts that they ended hold again."""
         gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
-        self._current = None
+        self._in_force = self._index = None
         self._rows = {number: row for number, row in self._rows.items() if number not in gone}
+        self._facts = {number: self._facts[number] for number in self._rows}
         self._ended_by = {
             number: by for number, by in self._ended_by.items() if by not in gone and number in self._rows
         }
@@ -360,6 +384,7 @@ class FactRows:
         made._last_number = self._last_number
         for row, by in fork_facts(self._rows, self._ended_by, segments, at):
             made._rows[row.number] = row
+            made._facts[row.number] = make_fact(row, "holds")
             if by is not None:
                 made._ended_by[row.number] = by
         return made
@@ -367,13 +392,17 @@ class FactRows:
     def clear(self) -> int:
         """Drop all rows, those of users too."""
         count = len(self._rows)
-        self._current = None
+        self._in_force = self._index = None
         self._rows.clear()
+        self._facts.clear()
         self._ended_by.clear()
         return count
 
-    def _holding(self) -> list[FactRow]:
-        return [row for number, row in self._rows.items() if not row.is_done and number not in self._ended_by]
+    def _holding(self) -> list[Fact]:
+        return [self._facts[number] for number in self._rows if self._holds(number)]
+
+    def _holds(self, number: int) -> bool:
+        return not self._rows[number].is_done and number not in self._ended_by
 
     def _state(self, number: int) -> FactState:
         by = self._ended_by.get(number)
@@ -383,12 +412,6 @@ class FactRows:
 def ended_state(is_replaced: bool | None) -> FactState:
     """The state of a fact; None for one that nothing has ended."""
     return "holds" if is_replaced is None else "replaced" if is_replaced else "done"
-
-
-def added_facts(rows: Sequence[FactRow]) -> list[Fact]:
-    """The facts of rows that were written together; one of them may have ended another."""
-    ended = {row.target: not row.is_done for row in rows}
-    return [make_fact(row, ended_state(ended.get(row.number))) for row in rows if not row.is_done]
 
 
 class ConversationFacts:

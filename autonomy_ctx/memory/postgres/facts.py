@@ -14,7 +14,6 @@ from autonomy_ctx.memory.facts import (
     EndedFact,
     FactIndex,
     FactRow,
-    added_facts,
     decode_fact_row,
     ended_state,
     make_fact,
@@ -116,7 +115,7 @@ async def write_facts(
         connection, "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
     )
     holding = await fetch_all(connection, _SELECT_HOLDING, (conversation_id,))
-    index = FactIndex(map(decode_fact_row, holding))
+    index = FactIndex.of_rows(map(decode_fact_row, holding))
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if not rows:
@@ -128,7 +127,12 @@ async def write_facts(
         "UPDATE autonomy_ctx.conversation SET last_fact = %s WHERE id = %s",
         (max(last, *(row.number for row in rows)), conversation_id),
     )
-    return added_facts(rows)
+    by_target = {row.target: row.is_done for row in rows}
+    return [
+        make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
 
 
 async def remove_fact(connection: Connection, conversation_id: int, number: int) -> bool:

@@ -1,11 +1,19 @@
-"""The SQL of facts: reading those that hold, writing changes, and undoing changes."""
+"""The SQL of facts: reading those that hold, writing changes, and undoing changes.
+
+Every batch of messages reads the facts that hold, and a long conversation has thousands. `FactCache` keeps
+them, so that only those that are new are read. What this process writes is kept as soon as it is committed.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from autonomy_ctx.language.fact import Fact, FactChange
+from autonomy_ctx.language.fact import Fact, FactChange, FactState, fact_id, fact_number
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
@@ -15,34 +23,48 @@ from autonomy_ctx.memory.facts import (
     EndedFact,
     FactIndex,
     FactRow,
-    added_facts,
     decode_fact_row,
     ended_state,
     make_fact,
     make_rows,
 )
-from autonomy_ctx.memory.store import ProfileFact
+from autonomy_ctx.memory.store import Head, Key, ProfileFact
 
+# All conversations together.
+CACHED_FACTS = 20_000
+# With more new ones than this, all are read: that is one statement.
+MAX_SINGLE_READS = 128
 _OF_ROW = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _SELECT_HOLDING = f"""
     SELECT {_OF_ROW} FROM fact f INDEXED BY fact_in_force
     WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0 ORDER BY f.number
 """  # noqa: S608  # our names
-_COUNT_HOLDING = """
-    SELECT count(*) FROM fact INDEXED BY fact_in_force
-    WHERE conversation_id = ? AND ended_by IS NULL AND is_done = 0
-"""
 # The ones that those stand for.
 _SELECT_REPLACED = f"""
     SELECT {_OF_ROW} FROM fact h INDEXED BY fact_in_force
     CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
     WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0 ORDER BY h.number
 """  # noqa: S608  # our names
+# What tells these rows from any other, as one text: SQLite gives up the interpreter's lock for each row that
+# it reads, and then waits for it behind whatever else runs.
+_MARK = "f.number || ':' || f.segment || ':' || f.position || ':' || f.created"
+_SELECT_HOLDING_MARKS = f"""
+    SELECT group_concat({_MARK}) FROM fact f INDEXED BY fact_in_force
+    WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0
+"""  # noqa: S608  # our names
+_SELECT_REPLACED_MARKS = f"""
+    SELECT group_concat({_MARK}) FROM fact h INDEXED BY fact_in_force
+    CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
+    WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0
+"""  # noqa: S608  # our names
+_ROWS_OF_MARKS = {_SELECT_HOLDING_MARKS: _SELECT_HOLDING, _SELECT_REPLACED_MARKS: _SELECT_REPLACED}
+_SELECT_ONE = f"SELECT {_OF_ROW} FROM fact f WHERE f.conversation_id = ? AND f.number = ?"  # noqa: S608  # our names
 _SELECT_ALL = f"""
     SELECT {_OF_ROW}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, 0) END
     FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
 """  # noqa: S608  # our names
+_SELECT_ENDED = _SELECT_ALL.replace("ORDER BY", "AND f.ended_by IS NOT NULL ORDER BY")
 _SELECT_PROFILE = f"""
     SELECT c.conversation, {_OF_ROW} FROM conversation c CROSS JOIN fact f INDEXED BY fact_in_profile
     WHERE c.agent = ? AND c.scope = ? AND f.conversation_id = c.id
@@ -78,21 +100,128 @@ DROP_ALL = f"{_DROP} 1"
 DROP_LOST = f"{_DROP} segment <> 0 AND segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
 
 
-def read_current_facts(connection: sqlite3.Connection, conversation_id: int) -> tuple[Fact, ...]:
-    """The facts that hold, after those that they replaced."""
-    holding = _read(connection, _SELECT_HOLDING, conversation_id)
-    replaced: list[FactRow] = []
-    if any(row.target is not None for row in holding):
-        replaced = _read(connection, _SELECT_REPLACED, conversation_id)
-    return (
-        *(make_fact(row, "replaced") for row in replaced),
-        *(make_fact(row, "holds") for row in holding),
-    )
+class FactsInForce(NamedTuple):
+    """What was read, and what it was read from."""
+
+    # A file, a conversation in it, and its generation.
+    past: tuple[object, int, int]
+    revision: int
+    facts: tuple[Fact, ...]
+    # Those that were read and held, and those that they stand for, by their marks.
+    holding: Mapping[str, Fact]
+    replaced: Mapping[str, Fact]
+    # Made by the first change.
+    fact_index: FactIndex | None = None
+
+    def changeable_index(self) -> FactIndex:
+        """An index of the facts that hold, for one transaction."""
+        if self.fact_index is not None:
+            return self.fact_index.copy()
+        holding = (fact for fact in self.facts if fact.state == "holds")
+        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
+
+    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
+        """The facts after these rows, of the next revision."""
+        return self._replace(
+            revision=self.revision + 1,
+            facts=_change_facts(self.facts, rows) if rows else self.facts,
+            fact_index=None if index is None or not index.is_unambiguous else index,
+        )
 
 
-def count_current_facts(connection: sqlite3.Connection, conversation_id: int) -> int:
-    [(count,)] = connection.execute(_COUNT_HOLDING, (conversation_id,))
-    return int(count)
+class FactCache:
+    """The facts in force of the conversations that were read last.
+
+    A row stays as it is but for what ends it. So only which rows hold is read, and the rows that are new.
+    With another file or generation, all is read again.
+    """
+
+    def __init__(self, max_facts: int = CACHED_FACTS) -> None:
+        self._cached: ConversationCache[Key, FactsInForce] = ConversationCache(
+            max_facts, getsizeof=lambda one: 1 + len(one.facts)
+        )
+        self._lock = threading.Lock()
+
+    def read(
+        self, connection: sqlite3.Connection, identity: object, key: Key, conversation_id: int, head: Head
+    ) -> tuple[Fact, ...]:
+        """The facts that hold, and the ones that each stands for, in the snapshot that the head is of."""
+        past = (identity, conversation_id, head.generation)
+        known = self._find(key, past) or FactsInForce(past, -1, (), {}, {})
+        if known.revision == head.revision:
+            return known.facts
+        holding = _read_marked(connection, _SELECT_HOLDING_MARKS, conversation_id, known.holding, "holds")
+        replaced: dict[str, Fact] = {}
+        if any(fact.replaces for fact in holding.values()):
+            statement = _SELECT_REPLACED_MARKS
+            replaced = _read_marked(connection, statement, conversation_id, known.replaced, "replaced")
+        in_order = sorted(holding.values(), key=lambda fact: fact_number(fact.id) or 0)
+        by_id = {fact.id: fact for fact in replaced.values()}
+        before = (by_id.get(fact.replaces) for fact in in_order if fact.replaces)
+        facts = (*(fact for fact in before if fact is not None), *in_order)
+        self.keep(key, FactsInForce(past, head.revision, facts, holding, replaced))
+        return facts
+
+    def find(self, identity: object, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
+        """What is kept of a conversation, if it is as its head says."""
+        if identity is None:
+            return None
+        known = self._find(key, (identity, conversation_id, head.generation))
+        return known if known is not None and known.revision == head.revision else None
+
+    def keep(self, key: Key, found: FactsInForce) -> None:
+        """Keep what was read or committed; what is larger than the cache is not kept."""
+        with self._lock:
+            self._cached.pop(key, None)
+            if 1 + len(found.facts) <= self._cached.maxsize:
+                self._cached[key] = found
+
+    def _find(self, key: Key, past: tuple[object, int, int]) -> FactsInForce | None:
+        with self._lock:
+            known = self._cached.get(key)
+        return known if known is not None and known.past == past else None
+
+    def forget(self, scope: str, conversation: str | None = None) -> None:
+        """Drop what is kept of a scope, or of a conversation."""
+        with self._lock:
+            self._cached.forget(scope=scope, conversation=conversation)
+
+
+def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
+    """The facts in force after rows that are written next."""
+    ended = {row.target for row in rows if row.target is not None}
+    new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
+    if not ended:
+        return (*facts, *new)
+    names = set(map(fact_id, ended))
+    holding = [fact for fact in facts if fact.state == "holds" and fact.id not in names] + new
+    # Those that the facts stand for: the ones before, and those that have ended now.
+    before = {fact.id: fact for fact in facts if fact.state == "replaced"}
+    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}
+    before |= {fact_id(row.number): make_fact(row, "replaced") for row in rows if row.number in ended}
+    return (*(before[fact.replaces] for fact in holding if fact.replaces in before), *holding)
+
+
+def _read_marked(
+    connection: sqlite3.Connection,
+    statement: str,
+    conversation_id: int,
+    known: Mapping[str, Fact],
+    state: FactState,
+) -> dict[str, Fact]:
+    """The facts of a statement's marks by these; those that are known are not read."""
+    [(text,)] = connection.execute(statement, (conversation_id,))
+    marks = text.split(",") if text else []
+    missing = [mark for mark in marks if mark not in known]
+    if len(missing) > MAX_SINGLE_READS:
+        rows = _read(connection, _ROWS_OF_MARKS[statement], (conversation_id,))
+    else:
+        values = ((conversation_id, int(mark.partition(":")[0])) for mark in missing)
+        rows = [row for one in values for row in _read(connection, _SELECT_ONE, one)]
+    new = {row.number: row for row in rows}
+    found = {mark: int(mark.partition(":")[0]) for mark in missing}
+    made = {mark: make_fact(new[number], state) for mark, number in found.items()}
+    return {mark: made[mark] if mark in made else known[mark] for mark in marks}
 
 
 def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -> list[ProfileFact]:
@@ -101,12 +230,18 @@ def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -
     return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
-def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:
-    """All stored facts in the order of writing, with their states."""
-    return [
-        make_fact(decode_fact_row(row), ended_state(None if is_replaced is None else bool(is_replaced)))
-        for *row, is_replaced in connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
-    ]
+def read_all_facts(
+    connection: sqlite3.Connection, conversation_id: int, known: FactsInForce | None = None
+) -> list[Fact]:
+    """All stored facts in the order of writing, with their states. Those that are `known` are not read."""
+    statement = _SELECT_ALL if known is None else _SELECT_ENDED
+    rows = connection.execute(statement, (conversation_id,)).fetchall()
+    states = [ended_state(None if row[-1] is None else bool(row[-1])) for row in rows]
+    read = [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]
+    if known is None:
+        return read
+    holding = [fact for fact in known.facts if fact.state == "holds"]
+    return sorted([*holding, *read], key=lambda fact: int(fact.id[1:]))
 
 
 def read_fact_rows(connection: sqlite3.Connection, conversation_id: int) -> list[EndedFact]:
@@ -115,19 +250,30 @@ def read_fact_rows(connection: sqlite3.Connection, conversation_id: int) -> list
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
+class WrittenFacts(NamedTuple):
+    """The facts that changes have added, and all facts in force after them, if they were known before."""
+
+    added: list[Fact]
+    known: FactsInForce | None
+
+
 def write_facts(
     connection: sqlite3.Connection,
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
+    known: FactsInForce | None = None,
     segment: int = NO_SEGMENT,
     dropped: Sequence[EndedFact] = (),
-) -> list[Fact]:
-    """Make changes, and return the added facts."""
+) -> WrittenFacts:
+    """Make changes. If it is `known` which facts hold, they are not read."""
     if not changes:
-        return []
+        return WrittenFacts([], None if known is None else known.change((), known.fact_index))
     [(last,)] = connection.execute("SELECT last_fact FROM conversation WHERE id = ?", (conversation_id,))
-    index = FactIndex(_read(connection, _SELECT_HOLDING, conversation_id))
+    if known is None:
+        index = FactIndex.of_rows(_read(connection, _SELECT_HOLDING, (conversation_id,)))
+    else:
+        index = known.changeable_index()
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     _insert(connection, conversation_id, rows)
@@ -138,7 +284,13 @@ def write_facts(
         _end(connection, conversation_id, number, by)
     last = max([last, *(row.number for row in rows)])
     connection.execute("UPDATE conversation SET last_fact = ? WHERE id = ?", (last, conversation_id))
-    return added_facts(rows)
+    ended = {row.target: row.is_done for row in rows}
+    added = [
+        make_fact(row, ended_state(None if row.number not in ended else not ended[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
+    return WrittenFacts(added, None if known is None else known.change(rows, index))
 
 
 def remove_fact(connection: sqlite3.Connection, conversation_id: int, number: int) -> bool:
@@ -206,5 +358,5 @@ def _end(connection: sqlite3.Connection, conversation_id: int, number: int, by: 
     )
 
 
-def _read(connection: sqlite3.Connection, statement: str, conversation_id: int) -> list[FactRow]:
-    return [decode_fact_row(row) for row in connection.execute(statement, (conversation_id,)).fetchall()]
+def _read(connection: sqlite3.Connection, statement: str, values: Iterable[int]) -> list[FactRow]:
+    return [decode_fact_row(row) for row in connection.execute(statement, tuple(values)).fetchall()]

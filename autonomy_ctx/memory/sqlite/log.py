@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +109,8 @@ class Transaction:
         self._changes_before = connection.total_changes
         self._appended = 0
         self.has_deleted = False
+        # Called by the writer's thread right after the commit, before anybody learns of it.
+        self.when_committed: list[Callable[[], None]] = []
         # Whether this transaction has taken a step of the search index: one is enough for a commit.
         self.has_indexed = False
 

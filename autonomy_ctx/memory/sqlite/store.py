@@ -102,6 +102,7 @@ class SqliteStore:
         # A clock that was given, as in a test, is that of the leases too.
         self._lease_clock = lease_clock or (machine_clock() if clock is time.time else clock)
         self._turn_signals = TurnSignals()
+        self._fact_cache = fact_rows.FactCache()
         # Made by the first search by meaning.
         self._vector_cache: VectorCache | None = None
         self._closed = False
@@ -205,6 +206,7 @@ class SqliteStore:
             return deleted, needs_purge(transaction.flushed_connection())
 
         deleted, purge = await self._write(work)
+        self._fact_cache.forget(scope)
         if self._vector_cache is not None:
             await self._read(self._vector_cache.forget, scope)
         if purge:
@@ -212,9 +214,14 @@ class SqliteStore:
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
-        state = await self._read_inline(summaries.read_small_summary, key, SMALL_READ_BYTES, SMALL_READ_ROWS)
+        def read(
+            connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head
+        ) -> tuple[Fact, ...]:
+            return self._fact_cache.read(connection, self.identity, key, conversation_id, head)
+
+        state = await self._read_inline(summaries.read_small_summary, key, SMALL_READ_BYTES, read)
         if state is None:
-            state = await self._read(summaries.read_summary, key)
+            state = await self._read(summaries.read_summary, key, read)
         return state
 
     async def commit_segment(
@@ -228,16 +235,29 @@ class SqliteStore:
         merged: StoredSegment | None = None,
     ) -> bool:
         return await self._write_at(
-            self._clock, summaries.commit_segment, key, segment, merged, generation, fence, facts
+            self._clock,
+            summaries.commit_segment,
+            key,
+            segment,
+            merged,
+            generation,
+            fence,
+            facts,
+            self._fact_cache,
+            self._shared_identity(),
         )
 
     async def undo_segment(self, key: Key) -> bool:
-        return await self._write(summaries.undo_segment, key)
+        done = await self._write(summaries.undo_segment, key)
+        self._fact_cache.forget(key.scope, key.conversation)
+        return done
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        return await self._write(summaries.drop_segments, scope, agent, conversation)
+        dropped = await self._write(summaries.drop_segments, scope, agent, conversation)
+        self._fact_cache.forget(scope)
+        return dropped
 
     async def pin(
         self,
@@ -251,15 +271,19 @@ class SqliteStore:
         return await self._write_at(self._clock, summaries.pin, key, message_id, pinned, replaces, source)
 
     async def facts(self, key: Key) -> list[Fact]:
-        return await self._read(summaries.read_facts, key)
+        return await self._read(summaries.read_facts, key, self._fact_cache, self.identity)
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
-        return await self._write(summaries.write_facts, key, changes, generation)
+        return await self._write(
+            summaries.write_facts, key, changes, generation, self._fact_cache, self._shared_identity()
+        )
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        return await self._write(summaries.remove_fact, key, number)
+        removed = await self._write(summaries.remove_fact, key, number)
+        self._fact_cache.forget(key.scope, key.conversation)
+        return removed
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
         return await self._read(fact_rows.read_profile_facts, agent, scope)
@@ -421,6 +445,12 @@ class SqliteStore:
     @property
     def identity(self) -> object:
         return self._reader.file.identity
+
+    def _shared_identity(self) -> object:
+        """The file that the reader has open, if the writer has the same one open."""
+        reading, writing = self._reader.file.identity, self._writer.file.identity
+        is_same = reading is not None and writing is not None and reading[:2] == writing[:2]
+        return reading if is_same else None
 
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.language.fact import Fact, FactChange
@@ -12,6 +14,7 @@ from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite.connection import snapshot
+from autonomy_ctx.memory.sqlite.facts import FactCache, WrittenFacts
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
@@ -40,25 +43,27 @@ _SELECT_PINNED_BYTES = """
 """
 
 
-def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
+# Reads the facts of a conversation as its head says that they are.
+ReadFacts: TypeAlias = Callable[[sqlite3.Connection, Key, int, Head], tuple[Fact, ...]]
+
+
+def read_summary(connection: sqlite3.Connection, key: Key, read: ReadFacts) -> SummaryState:
     """The current segments, the pins and the facts, in one snapshot."""
     with snapshot(connection):
         found = find_conversation(connection, key)
-        return SummaryState(Head()) if found is None else _read_state(connection, *found)
+        return SummaryState(Head()) if found is None else _read_state(connection, key, *found, read)
 
 
 def read_small_summary(
-    connection: sqlite3.Connection, key: Key, max_bytes: int, max_facts: int
+    connection: sqlite3.Connection, key: Key, max_bytes: int, read: ReadFacts
 ) -> SummaryState | None:
-    """A summary as `read_summary` reads it, or None when its pins or its facts are more than that."""
+    """A summary as `read_summary` reads it, or None when its pinned messages are larger than that."""
     with snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
         [(pinned,)] = connection.execute(_SELECT_PINNED_BYTES, found[:1])
-        if pinned > max_bytes or fact_rows.count_current_facts(connection, found[0]) > max_facts:
-            return None
-        return _read_state(connection, *found)
+        return _read_state(connection, key, *found, read) if pinned <= max_bytes else None
 
 
 def commit_segment(
@@ -70,6 +75,8 @@ def commit_segment(
     generation: int,
     fence: int | None,
     facts: Sequence[FactChange] | None,
+    cache: FactCache,
+    identity: object,
 ) -> bool:
     """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
     connection = transaction.flushed_connection()
@@ -84,9 +91,13 @@ def commit_segment(
         return False
     if merged is not None:
         _store_segment(connection, conversation_id, head, merged, now)
-    if facts is not None:
-        dropped = fact_rows.drop_covered_facts(connection, conversation_id, segment.first, segment.last)
-        fact_rows.write_facts(connection, conversation_id, facts, segment=number, dropped=dropped)
+    known = cache.find(identity, key, conversation_id, head)
+    given = (connection, conversation_id)
+    dropped = [] if facts is None else fact_rows.drop_covered_facts(*given, segment.first, segment.last)
+    if dropped:
+        known = None
+    written = fact_rows.write_facts(*given, facts or (), known=known, segment=number, dropped=dropped)
+    _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
@@ -182,15 +193,22 @@ def pin(
     return True
 
 
-def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
+def read_facts(connection: sqlite3.Connection, key: Key, cache: FactCache, identity: object) -> list[Fact]:
     """Every fact that is kept of a conversation."""
     with snapshot(connection):
         found = find_conversation(connection, key)
-        return [] if found is None else fact_rows.read_all_facts(connection, found[0])
+        if found is None:
+            return []
+        return fact_rows.read_all_facts(connection, found[0], cache.find(identity, key, *found))
 
 
 def write_facts(
-    transaction: Transaction, key: Key, changes: Sequence[FactChange], generation: int | None
+    transaction: Transaction,
+    key: Key,
+    changes: Sequence[FactChange],
+    generation: int | None,
+    cache: FactCache,
+    identity: object,
 ) -> list[Fact]:
     """Make changes without a segment; the facts that they add."""
     conversation_id = transaction.conversation_id(key)
@@ -198,9 +216,11 @@ def write_facts(
     known = find_conversation(connection, key)
     if generation is not None and (known is None or known[1].generation != generation):
         return []
-    added = fact_rows.write_facts(connection, conversation_id, changes)
+    before = None if known is None else cache.find(identity, key, *known)
+    written = fact_rows.write_facts(connection, conversation_id, changes, known=before)
+    _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
-    return added
+    return written.added
 
 
 def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
@@ -214,14 +234,20 @@ def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
     return True
 
 
-def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
+def _keep_when_committed(transaction: Transaction, key: Key, written: WrittenFacts, cache: FactCache) -> None:
+    if written.known is not None:
+        transaction.when_committed.append(partial(cache.keep, key, written.known))
+
+
+def _read_state(
+    connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head, read: ReadFacts
+) -> SummaryState:
     pins = [
         make_pin(decode_entry(*row), pinned_at, source)
         for pinned_at, source, *row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
     ]
     segments = tuple(read_active_segments(connection, conversation_id))
-    facts = fact_rows.read_current_facts(connection, conversation_id)
-    return SummaryState(head, segments, tuple(pins), facts)
+    return SummaryState(head, segments, tuple(pins), read(connection, key, conversation_id, head))
 
 
 def _increment_revision(

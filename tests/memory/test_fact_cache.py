@@ -1,4 +1,7 @@
-"""Facts of two processes on one file are those of a fresh look at it, and of a store without a file."""
+"""Facts that a store has kept are those that a fresh look at its file would give, whoever wrote meanwhile.
+
+A store without a file has the same ones.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.sqlite.facts import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
@@ -64,10 +68,12 @@ async def fresh_history(path: str, key: Key) -> list[Fact]:
         await store.close()
 
 
-async def follow(path: str, chosen: list[tuple[str, int, Key, int]]) -> None:
+async def follow(path: str, chosen: list[tuple[str, int, Key, int]], max_facts: int) -> None:
     """Take the steps in two processes with one file, and in a store without a file, and compare all three."""
     stores = [SqliteStore(path), SqliteStore(path)]
     in_process = InProcessStore()
+    for store in stores:
+        store._fact_cache = FactCache(max_facts)
     try:
         for key in (MAIN, OTHER):
             names = [f"{key.conversation}-{number}" for number in range(MESSAGES)]
@@ -118,10 +124,12 @@ async def take_step(store: Store, step: str, key: Key, number: int, at: int) -> 
 
 
 @settings(max_examples=25, deadline=None)
-@given(chosen=steps)
-def test_facts_are_those_of_the_file_whoever_writes(chosen: list[tuple[str, int, Key, int]]) -> None:
+@given(chosen=steps, max_facts=st.sampled_from([3, 1000]))
+def test_kept_facts_are_those_of_the_file_whoever_writes(
+    chosen: list[tuple[str, int, Key, int]], max_facts: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        anyio.run(follow, str(Path(folder) / "memory.db"), chosen)
+        anyio.run(follow, str(Path(folder) / "memory.db"), chosen, max_facts)
 
 
 @pytest.mark.parametrize("has_file", [True, False])
@@ -133,6 +141,48 @@ async def test_a_fact_that_was_removed_may_be_said_again(has_file: bool, tmp_pat
         await store.write_facts(MAIN, [change(1, None), change(2, None)])
         texts = [(fact.id, fact.text) for fact in (await store.summary(MAIN)).facts]
         assert texts == [("F2", "port 2"), ("F3", "port 1")]
+    finally:
+        await store.close()
+
+
+async def test_only_facts_that_are_new_are_made_anew(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    try:
+        await store.write_facts(MAIN, [change(1, None), change(2, None)])
+        before = (await store.summary(MAIN)).facts
+        await store.write_facts(MAIN, [change(4, None)])
+        after = (await store.summary(MAIN)).facts
+        assert len(after) == 3
+        assert all(one is other for one, other in zip(before, after, strict=False))
+    finally:
+        await store.close()
+
+
+async def test_what_this_process_writes_need_not_be_read(tmp_path: Path) -> None:
+    store, statements = SqliteStore(str(tmp_path / "memory.db")), list[str]()
+    try:
+        names = [f"m{number}" for number in range(MESSAGES)]
+        await store.append(MAIN, make_drafts(*(make_message(name, id=name) for name in names)))
+        await store.write_facts(MAIN, [change(71, None), change(72, None)])
+        state = await store.summary(MAIN)
+        for connection in (store._writer.connection, store._reader.inline_connection):
+            assert connection is not None
+            connection.set_trace_callback(statements.append)
+        for last in (2, 4):
+            segment = StoredSegment(first=last - 1, last=last, text="s", tokens=1)
+            facts = [change(last + 20, None), change(last + 30, state.facts[-1].id), change(last + 41, "F1")]
+            assert await store.commit_segment(MAIN, segment, generation=0, fence=None, facts=facts)
+            state = await store.summary(MAIN)
+        merged = StoredSegment(first=1, last=4, text="m", tokens=1, level=1)
+        assert await store.commit_segment(MAIN, merged, generation=0, fence=None)
+        state = await store.summary(MAIN)
+        found = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        assert found == []
+        assert state.facts == await fresh_facts(store.path, MAIN)
+        assert len(state.facts) > 3
+        await store.facts(MAIN)
+        read = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        assert all("f.ended_by IS NOT NULL" in one for one in read)
     finally:
         await store.close()
 
@@ -178,3 +228,15 @@ async def test_facts_of_a_write_that_fails_are_not_kept(tmp_path: Path) -> None:
 def refuse_commit(action: int, operation: str | None, *_: object) -> int:
     is_commit = action == sqlite3.SQLITE_TRANSACTION and operation == "COMMIT"
     return sqlite3.SQLITE_DENY if is_commit else sqlite3.SQLITE_OK
+
+
+async def test_what_is_deleted_is_not_kept(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    try:
+        await store.append(MAIN, make_drafts(make_message("the port is 1", id="m1")))
+        await store.write_facts(MAIN, [change(1, None)])
+        assert (await store.summary(MAIN)).facts
+        await store.delete(MAIN.scope)
+        assert not store._fact_cache._cached
+    finally:
+        await store.close()
