@@ -23,7 +23,6 @@ from starlette.types import Receive, Scope, Send
 from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.incoming import as_mapping, as_nonempty_text
 from autonomy_ctx.formats.overflow import Overflow, find_overflow
 from autonomy_ctx.models.catalog import find_context_window
@@ -40,7 +39,6 @@ from autonomy_ctx.server.openai.requests import (
 )
 from autonomy_ctx.server.openai.upstream import (
     EventSplitter,
-    StreamPiece,
     Upstream,
     UpstreamFailure,
     UpstreamResponse,
@@ -220,7 +218,7 @@ class ModelAnswer(Response):
 
     async def _relay_stream(self, response: UpstreamResponse, may_retry: bool) -> _Refusal | None:
         api, sender = self._exchange.request.api, self._sender
-        reader, splitter = _TolerantReader(api.reader()), EventSplitter()
+        reader, splitter = AnswerReader(api), EventSplitter()
         waiting, has_failed = bytearray(), False
         # Whether the client was sent, or is to be sent, more than heartbeats.
         is_begun = has_events = False
@@ -352,28 +350,6 @@ class _Sender:
             headers = [*headers, (CONVERSATION_HEADER, name)]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})
-
-
-class _TolerantReader:
-    """Puts an answer together for memory; what it does not understand is the client's matter."""
-
-    def __init__(self, reader: AnswerReader) -> None:
-        self._reader, self._is_damaged = reader, False
-
-    def feed(self, piece: StreamPiece) -> None:
-        if piece.data is None or self._is_damaged:
-            return
-        try:
-            self._reader.feed(piece.data, piece.event)
-        except Exception:  # a format may stumble in any way over what is none of its own
-            self._is_damaged = True
-
-    def finish(self) -> UpstreamAnswer:
-        damaged = UpstreamAnswer(ModelReply(stop="error"))
-        try:
-            return damaged if self._is_damaged else self._reader.finish()
-        except Exception:  # as above
-            return damaged
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

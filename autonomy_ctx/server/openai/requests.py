@@ -7,16 +7,17 @@ wherever they are shown as it had them.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
+from typing import Any, ClassVar, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.formats.base import ModelReply, StreamEvent, StreamReader
+from autonomy_ctx.formats.base import ModelReply, StreamReader
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text
 from autonomy_ctx.formats.openai import EXTRA_CONTENT, OpenAIFormat, openai_message
 from autonomy_ctx.formats.openai_responses import (
@@ -86,111 +87,132 @@ class UpstreamAnswer(NamedTuple):
     messages: Sequence[Message] = ()
 
 
-class AnswerReader(Protocol):
-    """Puts an answer in pieces together again."""
-
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """Take in one event."""
-
-    def finish(self) -> UpstreamAnswer:
-        """The answer, once the stream has ended."""
-
-
-class OpenAIApi(Protocol):
-    """One of the two APIs."""
+class OpenAIApi(ABC):
+    """One of the two APIs: how its requests, answers, streams and errors are read and written."""
 
     path: ClassVar[str]
-    # Of a body: where its messages are.
+    # Of a body: where its messages are, and how an error calls one of them.
     field: ClassVar[str]
+    element: ClassVar[str]
     # Whether a later request may name an answer by its id.
     has_responses: ClassVar[bool]
+    format: Any
 
+    def __init__(self, *, by_user: bool = False) -> None:
+        self._by_user = by_user
+
+    @abstractmethod
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
-        """What a body asks for; raises when it is none."""
+        """Read what a body asks for; raise when it is none."""
 
+    @abstractmethod
     def read_messages(self, sources: Sequence[Any], first: int) -> list[SourcedMessage]:
-        """Messages or items of a request as messages; `first` is the number of the first of them."""
+        """Read messages or items of a request; `first` is the number of the first of them."""
 
+    @abstractmethod
     def is_boundary(self, source: Any) -> bool:
-        """Whether a message ends with this message or item, whatever follows."""
+        """Tell whether a message ends with this message or item, whatever follows."""
 
+    @abstractmethod
     def tools(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The client's tools, for counting."""
+        """List the client's tools, for counting."""
 
+    @abstractmethod
     def write_body(
         self, request: ClientRequest, context: FrameworkContext, sources: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The body with a context in place of its messages; `sources` has the client's own by their ids."""
+        """Put a context in place of a body's messages; `sources` has the client's own by their ids."""
 
+    @abstractmethod
     def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
-        """What a whole answer says."""
+        """Read a whole answer."""
 
-    def reader(self) -> AnswerReader:
-        """For an answer in pieces."""
+    @abstractmethod
+    def finish_answer(self, reader: Any) -> UpstreamAnswer:
+        """Take the answer out of the format's reader, once the stream has ended."""
 
+    @abstractmethod
     def is_preface(self, piece: StreamPiece) -> bool:
-        """Whether an event comes before the model has done anything."""
+        """Tell whether an event comes before the model has done anything."""
 
+    @abstractmethod
     def is_last(self, piece: StreamPiece) -> bool:
-        """Whether nothing comes after an event."""
+        """Tell whether nothing comes after an event."""
 
+    @abstractmethod
     def error_of(self, piece: StreamPiece) -> Any:
-        """The error that an event stands for; None for any other event."""
+        """Find the error that an event stands for; None for any other event."""
 
+    @abstractmethod
     def error_event(self, error: Mapping[str, Any]) -> bytes:
-        """An error as an event."""
+        """Write an error as an event."""
 
+    def stream_data(self, data: dict[str, Any]) -> Mapping[str, Any]:
+        """Give the part of an event that is read."""
+        return data
 
-class ChatCompletions:
-    """`/v1/chat/completions`."""
-
-    path: ClassVar[str] = "/chat/completions"
-    field: ClassVar[str] = "messages"
-    has_responses: ClassVar[bool] = False
-
-    def __init__(self, *, by_user: bool = False) -> None:
-        self._format, self._by_user = OpenAIFormat(), by_user
-
-    def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
-        """What a body asks for; raises when it is none."""
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise invalid_request("`messages` must be a list with at least one message", param="messages")
-        if (number := _first_other_than_object(messages)) is not None:
-            raise invalid_request("a message must be an object", param=f"messages[{number}]")
-        rules = next((at for at, one in enumerate(messages) if not _is_rule(one)), len(messages))
-        if rules == len(messages):
+    def _make_request(
+        self,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        size: int,
+        items: list[Any],
+        leading: Sequence[SourcedMessage] = (),
+        *,
+        named: str | None = None,
+        previous: str | None = None,
+    ) -> ClientRequest:
+        """Divide the messages of a body into instructions and what is said after them."""
+        rules = next((at for at, one in enumerate(items) if not _is_rule(one)), len(items))
+        if rules == len(items):
             raise invalid_request(
-                "`messages` has instructions only; add a message of the user", param="messages"
+                f"`{self.field}` has instructions only; add a message of the user", param=self.field
             )
         return ClientRequest(
             api=self,
             body=body,
-            instructions=self.read_messages(messages[:rules], 0),
-            sources=messages[rules:],
-            conversation=_find_name(body, headers, by_user=self._by_user),
+            instructions=[*leading, *self.read_messages(items[:rules], 0)],
+            sources=items[rules:],
+            conversation=_find_name(body, headers, by_user=self._by_user) or named,
+            previous_response=previous,
             is_retry=_is_retry(headers),
             size=size,
         )
 
+    def _check_objects(self, items: Sequence[Any]) -> None:
+        wrong = next((at for at, one in enumerate(items) if not isinstance(one, dict)), None)
+        if wrong is not None:
+            raise invalid_request(f"{self.element} must be an object", param=f"{self.field}[{wrong}]")
+
+
+class ChatCompletions(OpenAIApi):
+    """`/v1/chat/completions`."""
+
+    path = "/chat/completions"
+    field, element = "messages", "a message"
+    has_responses = False
+    format = OpenAIFormat()
+
+    def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise invalid_request("`messages` must be a list with at least one message", param="messages")
+        self._check_objects(messages)
+        return self._make_request(body, headers, size, messages)
+
     def read_messages(self, sources: Sequence[Any], first: int) -> list[SourcedMessage]:
-        """Messages of a request; `first` is the number of the first of them."""
         return [_read_message(one, f"messages[{first + at}]") for at, one in enumerate(sources)]
 
     def is_boundary(self, source: Any) -> bool:
-        """Every message is one."""
         return True
 
     def tools(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The client's tools, for counting."""
         found = [as_mapping(one.get("function")) for one in as_mappings(body.get("tools"))]
         return [one for one in found if as_nonempty_text(one.get("name"))]
 
     def write_body(
         self, request: ClientRequest, context: FrameworkContext, sources: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The body with a context in place of its messages; `sources` has the client's own by their ids."""
-
         def read(source: Any) -> str:
             return fingerprint(_read_message(source, "messages").message)
 
@@ -203,48 +225,45 @@ class ChatCompletions:
         return {**request.body, "messages": messages}
 
     def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
-        """What a whole answer says."""
-        return _chat_answer(self._format.reply(body))
+        return _chat_answer(self.format.reply(body))
 
-    def reader(self) -> AnswerReader:
-        """For an answer in pieces: of several answers, the first."""
-        return _FirstChoiceReader(self._format.reader())
+    def finish_answer(self, reader: StreamReader) -> UpstreamAnswer:
+        return _chat_answer(reader.finish())
+
+    def stream_data(self, data: dict[str, Any]) -> Mapping[str, Any]:
+        """Leave out all but the first of several answers that come at the same time."""
+        choices = as_mappings(data.get("choices"))
+        if any(one.get("index") for one in choices):
+            return {**data, "choices": [one for one in choices if not one.get("index")]}
+        return data
 
     def is_preface(self, piece: StreamPiece) -> bool:
-        """Comments come before."""
-        return piece.data is None and not piece.is_done
+        return piece.is_heartbeat
 
     def is_last(self, piece: StreamPiece) -> bool:
-        """Whether nothing comes after an event."""
         return piece.is_done
 
     def error_of(self, piece: StreamPiece) -> Any:
-        """The error that an event stands for; None for any other event."""
         return None if piece.data is None else piece.data.get("error") or None
 
     def error_event(self, error: Mapping[str, Any]) -> bytes:
-        """An error as an event."""
         return b"data: %b\n\n" % json.dumps({"error": error}).encode()
 
 
-class Responses:
+class Responses(OpenAIApi):
     """`/v1/responses`."""
 
-    path: ClassVar[str] = "/responses"
-    field: ClassVar[str] = "input"
-    has_responses: ClassVar[bool] = True
-
-    def __init__(self, *, by_user: bool = False) -> None:
-        self._format, self._by_user = ResponsesFormat(), by_user
+    path = "/responses"
+    field, element = "input", "an item"
+    has_responses = True
+    format = ResponsesFormat()
 
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
-        """What a body asks for; raises when it is none."""
         given = body.get("input")
         items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
         if not isinstance(items, list) or not items or given == "":
             raise invalid_request("`input` must be a text, or a list with at least one item", param="input")
-        if (number := _first_other_than_object(items)) is not None:
-            raise invalid_request("an item must be an object", param=f"input[{number}]")
+        self._check_objects(items)
         kinds = [item.get("type") for item in items]
         if wrong := [at for at, kind in enumerate(kinds) if not isinstance(kind, str | None)]:
             raise invalid_request("the `type` of an item must be a text", param=f"input[{wrong[0]}].type")
@@ -254,25 +273,13 @@ class Responses:
         previous = body.get("previous_response_id")
         if not isinstance(previous, str | None):
             raise invalid_request("`previous_response_id` must be a string", param="previous_response_id")
-        rules = next((at for at, one in enumerate(items) if not _is_rule(one)), len(items))
-        if rules == len(items):
-            raise invalid_request("`input` has instructions only; add a message of the user", param="input")
         leading = [SourcedMessage(Message("system", text), text)] if text else []
         conversation = body.get("conversation")
         named = as_nonempty_text(as_mapping(conversation).get("id")) or as_nonempty_text(conversation)
-        return ClientRequest(
-            api=self,
-            body=body,
-            instructions=[*leading, *self.read_messages(items[:rules], 0)],
-            sources=items[rules:],
-            conversation=_find_name(body, headers, by_user=self._by_user) or (None if previous else named),
-            previous_response=previous,
-            is_retry=_is_retry(headers),
-            size=size,
-        )
+        named = None if previous else named
+        return self._make_request(body, headers, size, items, leading, named=named, previous=previous)
 
     def read_messages(self, sources: Sequence[Any], first: int) -> list[SourcedMessage]:
-        """Items of a request as messages; `first` is the number of the first of them."""
         try:
             found = read_input(sources)
         except InvalidMessage as problem:
@@ -285,19 +292,16 @@ class Responses:
         return said
 
     def is_boundary(self, source: Any) -> bool:
-        """What an assistant does up to the next item of another is one message."""
+        # What an assistant does up to the next item of another is one message.
         kind = source.get("type") or "message"
         return kind.endswith("_output") or (kind == "message" and source.get("role") != "assistant")
 
     def tools(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The client's tools, for counting."""
         return [one for one in as_mappings(body.get("tools")) if as_nonempty_text(one.get("name"))]
 
     def write_body(
         self, request: ClientRequest, context: FrameworkContext, sources: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The body with a context in place of its input; `sources` has the client's own by their ids."""
-
         def read(source: Any) -> str:
             found = read_input(source)
             return fingerprint(found[0].message) if len(found) == 1 else ""
@@ -321,63 +325,52 @@ class Responses:
         return body
 
     def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
-        """What a whole answer says."""
-        return _response_answer(self._format.reply(body), as_mappings(body.get("output")))
+        return _response_answer(self.format.reply(body), as_mappings(body.get("output")))
 
-    def reader(self) -> AnswerReader:
-        """For an answer in pieces."""
-        return _ResponseReader(self._format.reader())
+    def finish_answer(self, reader: ResponsesReader) -> UpstreamAnswer:
+        return _response_answer(reader.finish(), reader.output)
 
     def is_preface(self, piece: StreamPiece) -> bool:
-        """Whether an event comes before the model has done anything."""
         kinds = ("response.created", "response.in_progress", "response.queued")
         return piece.data is None or piece.data.get("type") in kinds
 
     def is_last(self, piece: StreamPiece) -> bool:
-        """Whether nothing comes after an event."""
         kind = None if piece.data is None else piece.data.get("type")
         return piece.is_done or kind in ("response.completed", "response.incomplete")
 
     def error_of(self, piece: StreamPiece) -> Any:
-        """The error that an event stands for; None for any other event."""
         data = piece.data or {}
         if data.get("type") == "response.failed":
             return as_mapping(data.get("response")).get("error") or data
         return (data.get("error") or data) if data.get("type") == "error" or data.get("error") else None
 
     def error_event(self, error: Mapping[str, Any]) -> bytes:
-        """An error as an event."""
         event = {"type": "error", "code": error["code"], "message": error["message"], "param": None}
         return b"event: error\ndata: %b\n\n" % json.dumps(event).encode()
 
 
-class _FirstChoiceReader:
-    """Reads the first of several answers that come at the same time."""
+class AnswerReader:
+    """Puts a streamed answer together for memory; what it does not understand is the client's matter."""
 
-    def __init__(self, reader: StreamReader) -> None:
-        self._reader = reader
+    def __init__(self, api: OpenAIApi) -> None:
+        self._api, self._reader, self._is_damaged = api, api.format.reader(), False
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        choices = as_mappings(data.get("choices"))
-        if any(one.get("index") for one in choices):
-            data = {**data, "choices": [one for one in choices if not one.get("index")]}
-        return self._reader.feed(data, event)
-
-    def finish(self) -> UpstreamAnswer:
-        return _chat_answer(self._reader.finish())
-
-
-class _ResponseReader:
-    """Reads the items of a response."""
-
-    def __init__(self, reader: ResponsesReader) -> None:
-        self._reader = reader
-
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        return self._reader.feed(data, event)
+    def feed(self, piece: StreamPiece) -> None:
+        """Take in one event."""
+        if piece.data is None or self._is_damaged:
+            return
+        try:
+            self._reader.feed(self._api.stream_data(piece.data), piece.event)
+        except Exception:  # a format may stumble in any way over what is none of its own
+            self._is_damaged = True
 
     def finish(self) -> UpstreamAnswer:
-        return _response_answer(self._reader.finish(), self._reader.output)
+        """Give the answer, once the stream has ended."""
+        damaged = UpstreamAnswer(ModelReply(stop="error"))
+        try:
+            return damaged if self._is_damaged else self._api.finish_answer(self._reader)
+        except Exception:  # as above
+            return damaged
 
 
 def _chat_answer(reply: ModelReply) -> UpstreamAnswer:
@@ -497,14 +490,6 @@ def _without_ids(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         dict(one) if one.get("type") == "reasoning" else {key: one[key] for key in one if key != "id"}
         for one in said
     ]
-
-
-def _first_other_than_object(sources: Sequence[Any]) -> int | None:
-    """The number of the first that is no JSON object, if there is one."""
-    # Of thousands, all are looked at with each request.
-    if set(map(type, sources)) == {dict}:
-        return None
-    return next(at for at, one in enumerate(sources) if not isinstance(one, dict))
 
 
 def _is_rule(source: Mapping[str, Any]) -> bool:
