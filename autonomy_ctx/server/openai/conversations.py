@@ -25,7 +25,6 @@ from autonomy_ctx.agents.turn_queue import TurnQueue
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, Turns, make_key
 from autonomy_ctx.messages.message import ChatRole, Message, new_id
 from autonomy_ctx.messages.summary import Summary
@@ -53,7 +52,6 @@ _TRIM_EVERY = 256
 MAX_LOOKUPS = 16
 # What requests of the past may take of this process, in bytes of their bodies.
 CACHE_BYTES = 32 * 2**20
-CACHED_PAIRS = 8192
 # Histories from this length on are read in a thread.
 _LONG_HISTORY = 200
 # How far back a log is read to place messages that are not at its end.
@@ -95,15 +93,7 @@ class Exchange:
         """The client's own messages by their ids in memory, as far as the context may show them."""
         unknown = (one.message for one in self.context.messages if one.source is None)
         wanted = {message.id for message in unknown if not isinstance(message, Summary)}
-        found: dict[str, Any] = {}
-        # They are mostly the newest of thousands.
-        for one in reversed(self.said):
-            if not wanted:
-                break
-            if one.stored_id in wanted:
-                wanted.discard(one.stored_id)
-                found[one.stored_id] = one.source
-        return found
+        return {one.stored_id: one.source for one in self.said if one.stored_id in wanted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +113,7 @@ class Conversations:
         self._engine, self._memory = engine, engine.memory
         self._turns, self._metrics = TurnQueue(engine.memory.agent), AgentMetrics()
         self._turn_wait_seconds = turn_wait_seconds
-        self._requests: ConversationCache[Key, LastRequest] = ConversationCache(
-            CACHE_BYTES, getsizeof=lambda one: max(one.size, 1)
-        )
-        self._pairs: LRUCache[tuple[str, str], Key] = LRUCache(CACHED_PAIRS)
+        self._requests: LRUCache[Key, LastRequest] = LRUCache(CACHE_BYTES, lambda one: max(one.size, 1))
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
         self._indexed = 0
         # Requests that wait for their answer, by conversation.
@@ -192,9 +179,8 @@ class Conversations:
         branch = await self._engine.store_reply(exchange.key, exchange.context, *said)
         await self._record(exchange, usage)
         before, last = [fingerprint(one.message) for one in (question, *said)][-2:]
-        pair, name = pair_id(before, last), said[-1].stored_id
-        self._pairs[branch.scope, pair] = exchange.key
-        names = [name, pair]
+        name = said[-1].stored_id
+        names = [name, pair_id(before, last)]
         if reply.id is not None and exchange.request.api.has_responses:
             names.append(_response_name(reply.id))
         await self._index(branch, names, name)
@@ -240,8 +226,7 @@ class Conversations:
     async def _place_named(self, key: Key, request: ClientRequest) -> _PlacedRequest:
         last = self._requests.get(key)
         resends_history = last.resends_history if last is not None else await self._read_style(key)
-        said = await self._continue(last, request)
-        new = _first_without_id(said)
+        said, new = await self._continue(last, request)
         branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
         is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
         if is_history or resends_history:
@@ -318,14 +303,13 @@ class Conversations:
         [question] = api.read_messages(sources[start - 1 : start], start - 1)
         [answer] = api.read_messages(sources[start:end], start)
         pair = pair_id(fingerprint(question.message), fingerprint(answer.message))
-        key = self._pairs.get((scope, pair))
-        last = None if key is None else self._requests.get(key)
-        if key is None or last is None or not _begins_with(sources, last.sources):
+        found = await self._look_up(scope, pair)
+        last = None if found is None else self._requests.get(found[0])
+        if found is None or last is None or not _begins_with(sources, last.sources):
             return None
-        said = await self._continue(last, request)
-        new = _first_without_id(said)
+        said, new = await self._continue(last, request)
         _check_results(request, said, new, ())
-        return _PlacedRequest(key, _chain_from(said, new))
+        return _PlacedRequest(found[0], _chain_from(said, new))
 
     async def _find_window(
         self, scope: str, request: ClientRequest, said: list[SourcedMessage], pair: str
@@ -365,28 +349,17 @@ class Conversations:
         read = request.api.read_messages
         return await anyio.to_thread.run_sync(read, request.sources, _first_number(request))
 
-    async def _continue(self, last: LastRequest | None, request: ClientRequest) -> list[SourcedMessage]:
-        """The messages of a request; those that the request before had, with their ids."""
-        sources = request.sources
-        count = 0 if last is None else len(last.sources)
-        if last is None or not count or not request.api.is_boundary(last.sources[-1]):
-            return await self._read(request)
-        if not _begins_with(sources, last.sources):
-            # A window that has moved on, or an edit.
-            starts = [at for at, one in enumerate(last.sources) if one == sources[0]]
-            if len(last.said) != count or not starts:
-                return await self._read(request)
-            shared = _shared_length(sources, last.sources[starts[-1] :])
-            if starts[-1] and starts[-1] + shared != count:
-                shared = 0
-            known = list(last.said[starts[-1] : starts[-1] + shared])
-            count = shared
-        else:
-            known = list(last.said)
-        if not count:
-            return await self._read(request)
-        rest = request.api.read_messages(sources[count:], _first_number(request) + count)
-        return [*known, *rest]
+    async def _continue(
+        self, last: LastRequest | None, request: ClientRequest
+    ) -> tuple[list[SourcedMessage], int]:
+        """Read the messages of a request; those of the request before, which are counted, have their ids."""
+        if last is None or not request.api.is_boundary(last.sources[-1]):
+            return await self._read(request), 0
+        if not _begins_with(request.sources, last.sources):
+            return await self._read(request), 0
+        count = len(last.sources)
+        rest = request.api.read_messages(request.sources[count:], _first_number(request) + count)
+        return [*last.said, *rest], len(last.said)
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -480,14 +453,6 @@ def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[Source
     return [SourcedMessage(one.message, one.source, name) for one, name in zip(said, ids, strict=True)]
 
 
-def _first_without_id(said: Sequence[SourcedMessage]) -> int:
-    """Where the messages begin that came with this request. Those before have their ids."""
-    new = len(said)
-    while new and not said[new - 1].stored_id:
-        new -= 1
-    return new
-
-
 def _chain_from(said: Sequence[SourcedMessage], first: int, before: str = "") -> list[SourcedMessage]:
     """The messages with ids, from the first on that has none."""
     before = said[first - 1].stored_id if first else before
@@ -518,11 +483,6 @@ def _check_results(
                 param=request.api.field,
             )
         calls.update(call.id for call in message.tool_calls)
-
-
-def _shared_length(sources: Sequence[Any], others: Sequence[Any]) -> int:
-    pairs = zip(sources, others, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(sources), len(others)))
 
 
 def _begins_with(sources: Sequence[Any], others: Sequence[Any]) -> bool:
