@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.node import Node
+from autonomy_ctx.server.common.arguments import BodyTooLarge, is_encoded, is_json, read_bytes
 from autonomy_ctx.server.common.auth import HEALTH_PATH, Access, AccessPolicy
 from autonomy_ctx.server.common.errors import (
     NODE_CLOSING,
@@ -79,16 +80,17 @@ async def read_turn_request(
     request: Request, *, body_seconds: float, scope: str | None = None
 ) -> TurnRequest:
     """The turn of a POST request; in `scope`, if the client may not name one."""
-    # A form of a web page can send anything but this type without asking the server first.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if not is_json(request):
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if is_encoded(request):
         raise _unsupported_encoding("send the body as it is, without a content-encoding")
-    raw = b""
-    with anyio.move_on_after(body_seconds) as slow:
-        raw = await _read_body(request)
-    if slow.cancelled_caught:
-        raise RequestRefused(SLOW_BODY)
+    try:
+        raw = await read_bytes(request, most=BODY_LIMIT, seconds=body_seconds)
+    except TimeoutError:
+        raise RequestRefused(SLOW_BODY) from None
+    except BodyTooLarge:
+        message = f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file"
+        raise RequestRefused(ClientError(status=413, type="BodyTooLarge", message=message)) from None
     if len(raw) < _LARGE_BODY:
         return parse_turn_request(raw, scope)
     return await anyio.to_thread.run_sync(parse_turn_request, raw, scope)
@@ -146,18 +148,6 @@ def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
     return {**query, "limit": limit}
 
 
-async def _read_body(request: Request) -> bytes:
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > BODY_LIMIT:
-        raise _too_large()
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_LIMIT:
-            raise _too_large()
-    return bytes(body)
-
-
 def _check_field(data: Mapping[str, Any], name: str, kind: Any, expected: str) -> None:
     if name in data and not isinstance(data[name], kind):
         raise bad_request(f"`{name}` must be {expected}")
@@ -169,16 +159,6 @@ def _refuse_constant(text: str) -> NoReturn:
 
 def _unsupported_encoding(message: str) -> RequestRefused:
     return RequestRefused(ClientError(status=415, type="UnsupportedMediaType", message=message))
-
-
-def _too_large() -> RequestRefused:
-    return RequestRefused(
-        ClientError(
-            status=413,
-            type="BodyTooLarge",
-            message=f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file",
-        )
-    )
 
 
 class HealthState:
@@ -317,8 +297,15 @@ class ActiveRequests:
 class RequestGate:
     """Rejects requests that are not allowed, counts the others, and turns every error into a response."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, requests: ActiveRequests) -> None:
-        self._app, self._access, self._requests = app, access, requests
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        requests: ActiveRequests,
+        respond: Callable[[ClientError], Response] = error_response,
+    ) -> None:
+        self._app, self._access, self._requests, self._respond = app, access, requests, respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -326,11 +313,9 @@ class RequestGate:
             return
         # Without the prefix that it may be mounted at.
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        refusal = self._access.refusal(path, scope["headers"])
-        if refusal is None and self._requests.closing:
-            refusal = NODE_CLOSING
+        refusal = NODE_CLOSING if self._requests.closing else self._access.refusal(path, scope["headers"])
         if refusal is not None:
-            await error_response(refusal)(scope, receive, send)
+            await self._respond(refusal)(scope, receive, send)
             return
         started = False
 
@@ -348,7 +333,7 @@ class RequestGate:
                 # The request was answered; the outer server would also log the text of the error.
                 client_error(error)
         if cancelled.cancelled_caught and not started:
-            await error_response(NODE_CLOSING)(scope, receive, send)
+            await self._respond(NODE_CLOSING)(scope, receive, send)
 
 
 def application(

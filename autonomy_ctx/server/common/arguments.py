@@ -125,21 +125,50 @@ def read_query(request: Request, *, fixed: Mapping[str, str] = EMPTY) -> Argumen
     return Arguments(request.query_params.multi_items(), where="query", fixed=fixed)
 
 
-async def read_body(request: Request, *, seconds: float, fixed: Mapping[str, str] = EMPTY) -> Arguments:
-    """The arguments in the JSON body of a request."""
-    # A form of a web page can send anything but this type without asking the server first.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise bad_request("send JSON, with the header `content-type: application/json`")
-    body = bytearray()
-    with anyio.move_on_after(seconds) as slow:
+class BodyTooLarge(Exception):
+    """A body has more bytes than are read of one."""
+
+
+def is_json(request: Request) -> bool:
+    """Tell whether a request says that its body is JSON.
+
+    A form of a web page can send anything but this type without asking the server first.
+    """
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def is_encoded(request: Request) -> bool:
+    """Tell whether a body is compressed."""
+    return request.headers.get("content-encoding", "identity").strip().lower() != "identity"
+
+
+async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
+    """Read a body; raise `BodyTooLarge`, or `TimeoutError` when it does not come in time."""
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length[:18]) > most:
+        raise BodyTooLarge
+    # Joined at the end: a body that grows piece by piece is copied again and again.
+    pieces: list[bytes] = []
+    size = 0
+    with anyio.fail_after(seconds):
         async for piece in request.stream():
-            body += piece
-            if len(body) > BODY_LIMIT:
-                raise bad_request(f"a body may have at most {BODY_LIMIT:,} bytes")
-    if slow.cancelled_caught:
-        raise RequestRefused(SLOW_BODY)
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge
+    return b"".join(pieces)
+
+
+async def read_body(request: Request, *, seconds: float, fixed: Mapping[str, str] = EMPTY) -> Arguments:
+    """Read the arguments in the JSON body of a request."""
+    if not is_json(request):
+        raise bad_request("send JSON, with the header `content-type: application/json`")
     try:
-        data = json.loads(bytes(body))
+        data = json.loads(await read_bytes(request, most=BODY_LIMIT, seconds=seconds))
+    except BodyTooLarge:
+        raise bad_request(f"a body may have at most {BODY_LIMIT:,} bytes") from None
+    except TimeoutError:
+        raise RequestRefused(SLOW_BODY) from None
     except (ValueError, RecursionError):
         raise bad_request("the body is not JSON") from None
     if not isinstance(data, dict):

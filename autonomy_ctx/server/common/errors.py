@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,8 @@ logger = logging.getLogger("autonomy_ctx.server")
 
 # How much JSON is made at once, before other tasks get their turn.
 YIELD_BYTES = 64 * 1024
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 # The first that fits counts.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -171,12 +173,12 @@ def _retry_after(error: Exception) -> float | None:
 
 
 async def encode_large_json(data: Any) -> bytes:
-    """The same bytes as `encode_json`, with pauses for other tasks while it encodes a large value."""
+    """Encode a value of any size; other tasks get their turn while a large one is encoded."""
     if not _is_large(data):
         return encode_json(data)
     encoded, unyielded = bytearray(), 0
-    for piece in _json_pieces(data):
-        encoded += piece
+    for piece in _ENCODER.iterencode(data):
+        encoded += piece.encode("utf-8", "backslashreplace")
         unyielded += len(piece)
         if unyielded >= YIELD_BYTES:
             unyielded = 0
@@ -185,7 +187,7 @@ async def encode_large_json(data: Any) -> bytes:
 
 
 def _is_large(data: Any) -> bool:
-    """Whether there is more text in it than is encoded at once."""
+    """Tell whether there is more text in a value than is encoded at once."""
     waiting, size = [data], 0
     while waiting and size <= YIELD_BYTES:
         one = waiting.pop()
@@ -197,32 +199,6 @@ def _is_large(data: Any) -> bool:
     return size > YIELD_BYTES
 
 
-def _json_pieces(data: Any) -> Iterator[bytes]:
-    """The JSON of anything, with no more than a part of a long text at a time."""
-    if isinstance(data, str):
-        yield b'"'
-        for start in range(0, len(data), YIELD_BYTES):
-            yield encode_json(data[start : start + YIELD_BYTES])[1:-1]
-        yield b'"'
-    elif isinstance(data, Mapping):
-        for number, (name, value) in enumerate(data.items()):
-            yield b"," if number else b"{"
-            yield from _json_pieces(name)
-            yield b":"
-            yield from _json_pieces(value)
-        yield b"}" if data else b"{}"
-    elif isinstance(data, list | tuple):
-        for number, value in enumerate(data):
-            yield b"," if number else b"["
-            yield from _json_pieces(value)
-        yield b"]" if data else b"[]"
-    else:
-        yield encode_json(data)
-
-
 def encode_json(data: Any) -> bytes:
-    """JSON as readable text; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
-    try:
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(data, separators=(",", ":")).encode()
+    """Encode JSON as readable text; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
+    return _ENCODER.encode(data).encode("utf-8", "backslashreplace")

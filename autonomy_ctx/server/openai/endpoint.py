@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -29,9 +29,10 @@ from autonomy_ctx.callables import await_call, check_callable
 from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.server.common.app import BODY_LIMIT, ActiveRequests
+from autonomy_ctx.server.common.app import BODY_LIMIT, ActiveRequests, RequestGate
+from autonomy_ctx.server.common.arguments import BodyTooLarge, is_encoded, is_json, read_bytes
 from autonomy_ctx.server.common.auth import AccessPolicy
-from autonomy_ctx.server.common.errors import RequestRefused
+from autonomy_ctx.server.common.errors import NODE_CLOSING, ClientError, RequestRefused
 from autonomy_ctx.server.common.limits import BODY_SECONDS, GRACE_SECONDS, IDLE_SECONDS, ServerLimits
 from autonomy_ctx.server.common.listener import run_server
 from autonomy_ctx.server.inspector.app import InspectedServer
@@ -173,12 +174,11 @@ class OpenAIApp(AsyncResource):
     ) -> None:
         self.engine, self.requests = engine, ActiveRequests()
         self._upstream, self._access, self._shares_key = upstream, access, shares_key
-        self._policy = policy
         self._body_seconds, self._max_body_bytes = body_seconds, max_body_bytes
         self._conversations = Conversations(engine, turn_wait_seconds=turn_wait_seconds)
         self._exchanges = Exchanges(engine, self._conversations)
         chat, responses = (api(by_user=conversation_by_user) for api in (ChatCompletions, Responses))
-        self._app = Starlette(
+        app = Starlette(
             routes=[
                 Route("/v1/chat/completions", partial(self._answer, chat), methods=["POST"]),
                 Route("/v1/responses", partial(self._answer, responses), methods=["POST"]),
@@ -186,7 +186,8 @@ class OpenAIApp(AsyncResource):
             ],
             exception_handlers=_HANDLERS,
         )
-        self._app.router.redirect_slashes = False
+        app.router.redirect_slashes = False
+        self._gate = RequestGate(app, access=policy, requests=self.requests, respond=_refuse)
 
     @property
     def memory(self) -> Memory:
@@ -213,42 +214,15 @@ class OpenAIApp(AsyncResource):
         """Answer a request; no error gets out."""
         if scope["type"] == "lifespan":
             await answer_lifespan(receive, send, self.close)
-            return
-        if scope["type"] != "http":
+        elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
-            return
-        if self.requests.closing:
-            await ENDPOINT_CLOSING.response()(scope, receive, send)
-            return
-        refusal = self._policy.refusal(scope["path"], scope["headers"])
-        if refusal is not None:
-            await to_openai_error(RequestRefused(refusal)).response()(scope, receive, send)
-            return
-        started = False
-
-        async def send_noted(message: Any) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        failure: OpenAIError | None = None
-        with self.requests.request() as cancelled:
-            try:
-                await self._app(scope, receive, send_noted)
-            except ClientDisconnect:
-                return
-            except Exception as error:
-                failure = to_openai_error(error)
-        if cancelled.cancelled_caught:
-            failure = ENDPOINT_CLOSING
-        if failure is not None and not started:
-            await failure.response()(scope, receive, send)
+        else:
+            await self._gate(scope, receive, send)
 
     async def _answer(self, api: OpenAIApi, request: Request) -> Response:
         """Store what is new, compose, and answer with what upstream says."""
         tenant = await self._admit(request)
         raw = await self._read_body(request)
-        _check_content_type(request)
         read = partial(_read_request, api, raw, request.headers)
         asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
         headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
@@ -288,26 +262,19 @@ class OpenAIApp(AsyncResource):
             raise OpenAIError("there is nothing of yours at this address", status=404)
 
     async def _read_body(self, request: Request) -> bytes:
-        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        if is_encoded(request):
             raise OpenAIError("send the body as it is, without a content-encoding", status=415)
-        most, size = self._max_body_bytes, 0
-        # Joined at the end: a body that grows piece by piece is copied again and again.
-        body: list[bytes] = []
-        length = request.headers.get("content-length", "0")
-        is_too_large = length.isdigit() and int(length[:18]) > most
-        with anyio.move_on_after(self._body_seconds) as slow:
-            pieces = aiter(request.stream())
-            while not is_too_large and (piece := await anext(pieces, None)) is not None:
-                body.append(piece)
-                size += len(piece)
-                is_too_large = size > most
-        if slow.cancelled_caught:
-            raise OpenAIError("the body of the request did not come in time", status=408)
-        if is_too_large:
-            raise OpenAIError(
-                f"a body may have {most:,} bytes; send less, or a reference to a file", status=413
-            )
-        return b"".join(body)
+        most = self._max_body_bytes
+        try:
+            raw = await read_bytes(request, most=most, seconds=self._body_seconds)
+        except TimeoutError:
+            raise OpenAIError("the body of the request did not come in time", status=408) from None
+        except BodyTooLarge:
+            message = f"a body may have {most:,} bytes; send less, or a reference to a file"
+            raise OpenAIError(message, status=413) from None
+        if not is_json(request):
+            raise OpenAIError("send the header `Content-Type: application/json`", status=415)
+        return raw
 
 
 @asynccontextmanager
@@ -338,12 +305,6 @@ def _read_request(api: OpenAIApi, raw: bytes, headers: Mapping[str, str]) -> Cli
     return api.read_request(parse_body(raw), headers, len(raw))
 
 
-def _check_content_type(request: Request) -> None:
-    """A page of another site may send any text, but JSON only if it is asked before."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise OpenAIError("send the header `Content-Type: application/json`", status=415)
-
-
 def _upstream_path(scope: Scope) -> str:
     """What comes after `/v1` in the address of a request, as the client wrote it."""
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -362,6 +323,11 @@ def _decode_path(path: str) -> str:
     if path != before or any(part in (".", "..") for part in parts):
         raise OpenAIError("there is nothing at this address", status=404)
     return path
+
+
+def _refuse(error: ClientError) -> Response:
+    failure = ENDPOINT_CLOSING if error is NODE_CLOSING else to_openai_error(RequestRefused(error))
+    return failure.response()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
