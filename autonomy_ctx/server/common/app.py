@@ -181,29 +181,38 @@ class HealthState:
             return self._healthy
 
 
-class Routes:
-    """The routes of the API of a node."""
+class AgentRoutes:
+    """The routes to the agents of a node, for its owner and for tenants."""
 
     def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
         self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
-        self._health = HealthState(node)
 
     async def agents(self, request: Request) -> Response:
-        """Names and descriptions."""
+        """List names and descriptions."""
         listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
         return json_response({"agents": listed})
 
+    async def take_turn(self, request: Request, name: str, scope: str | None = None) -> Response:
+        """Take one turn, and answer whole or as events; in `scope`, if the client may not name one."""
+        agent = self._node.agent(name)
+        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds, scope=scope)
+        if not turn.stream:
+            return await _answer_whole_turn(agent, turn, request.receive)
+        stream = agent.stream(turn.message, **turn.options())
+        stream.max_buffered = self._limits.max_buffered
+        return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
+
+
+class Routes(AgentRoutes):
+    """The routes of the API of a node."""
+
+    def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
+        super().__init__(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
+        self._health = HealthState(node)
+
     async def ask(self, request: Request) -> Response:
-        """One turn, whole or as events."""
-        agent = self._node.agent(request.path_params["name"])
-        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds)
-        return await answer_turn(
-            agent,
-            turn,
-            request.receive,
-            keep_alive_seconds=self._keep_alive_seconds,
-            max_buffered=self._limits.max_buffered,
-        )
+        """Take one turn, and answer whole or as events."""
+        return await self.take_turn(request, request.path_params["name"])
 
     async def history(self, request: Request) -> Response:
         """The newest messages of a conversation."""
@@ -233,17 +242,6 @@ async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[
             piece.clear()
             await anyio.lowlevel.checkpoint()
     yield bytes(piece + b"]}")
-
-
-async def answer_turn(
-    agent: Agent, turn: TurnRequest, receive: Receive, *, keep_alive_seconds: float, max_buffered: int
-) -> Response:
-    """One turn, whole or as events."""
-    if turn.stream:
-        stream = agent.stream(turn.message, **turn.options())
-        stream.max_buffered = max_buffered
-        return EventStream(stream, keep_alive_seconds=keep_alive_seconds)
-    return await _answer_whole_turn(agent, turn, receive)
 
 
 async def _answer_whole_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import anyio
 from starlette.requests import Request
@@ -23,7 +23,7 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Arguments:
-    """The arguments of a request. Each is read once; an argument that is never read is an error.
+    """The arguments of a request, read inside `with`; at its end, one that was not read is an error.
 
     `fixed` are arguments that the client may not choose; sending one of them is an error.
     """
@@ -38,6 +38,15 @@ class Arguments:
                 raise bad_request(f"the {where} has `{name[:40]}` twice")
             self._values[name] = value
         self._known: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        unknown = next((name for name in self._values if name not in self._known), None)
+        if kind is None and unknown is not None:
+            known = ", ".join(self._known) or "nothing"
+            raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
     def text(self, name: str, *, limit: int | None = None) -> str:
         """A required text."""
@@ -71,13 +80,6 @@ class Arguments:
     def key(self) -> Key:
         """The conversation of the request; without an agent, a conversation that belongs to no agent."""
         return Key(self.optional_text("agent") or "", self.text("scope"), self.text("conversation"))
-
-    def finish(self) -> None:
-        """Raise an error for arguments that were not read."""
-        unknown = next((name for name in self._values if name not in self._known), None)
-        if unknown is not None:
-            known = ", ".join(self._known) or "nothing"
-            raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
 
 class RequestReader(Protocol):

@@ -25,7 +25,7 @@ from autonomy_ctx.inspection.report import Report, to_json
 from autonomy_ctx.inspection.timeline import MAX_POINTS, inspect_timeline
 from autonomy_ctx.inspection.turn import MAX_TURNS, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
-from autonomy_ctx.memory.store import Entry, Key
+from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.server.common.arguments import Arguments, RequestReader
 from autonomy_ctx.server.common.errors import bad_request
 from autonomy_ctx.server.common.responses import large_json_response
@@ -47,114 +47,96 @@ class ConversationReads:
         self._requests = requests
 
     async def conversation(self, request: Request) -> Response:
-        """The state of a conversation."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        query.finish()
-        return await _answer(await inspect_conversation(view, *key[1:]))
+        """Answer with the state of a conversation."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+        return await _answer(await inspect_conversation(*place))
 
     async def facts(self, request: Request) -> Response:
-        """Every fact of a conversation."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        query.finish()
-        return await large_json_response({"facts": to_json(await read_facts(view, *key[1:]))})
+        """Answer with every fact of a conversation."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+        return await large_json_response({"facts": to_json(await read_facts(*place))})
 
     async def messages(self, request: Request) -> Response:
-        """A page of messages."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        options: dict[str, Any] = {
-            "after": query.number("after", None, least=0),
-            "before": query.number("before", None),
-            "limit": query.number("limit", PAGE_MESSAGES, most=MAX_PAGE_MESSAGES),
-            "max_characters": query.number("max_characters", PAGE_CHARACTERS, least=0, most=PAGE_CHARACTERS),
-        }
-        query.finish()
-        return await _answer(await read_messages(view, *key[1:], **options))
+        """Answer with a page of messages."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+            after, before = query.number("after", None, least=0), query.number("before", None)
+            limit = query.number("limit", PAGE_MESSAGES, most=MAX_PAGE_MESSAGES)
+            most = query.number("max_characters", PAGE_CHARACTERS, least=0, most=PAGE_CHARACTERS)
+        return await _answer(
+            await read_messages(*place, after=after, before=before, limit=limit, max_characters=most)
+        )
 
     async def message(self, request: Request) -> Response:
-        """One message with all of its text."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        position = query.number("position", 0)
-        query.finish()
+        """Answer with one message and all of its text."""
+        with self._requests.query(request) as query:
+            place, position = self._place(query), query.number("position", 0)
         if not position:
             raise bad_request("the query has no `position`")
-        return await _answer(await read_message(view, *key[1:], position))
+        return await _answer(await read_message(*place, position))
 
     async def timeline(self, request: Request) -> Response:
-        """A conversation over time."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        options: dict[str, Any] = {
-            "first": query.number("first", None),
-            "last": query.number("last", None),
-            "points": query.number("points", 500, most=MAX_POINTS),
-        }
-        query.finish()
-        return await _answer(await inspect_timeline(view, *key[1:], **options))
+        """Answer with a conversation over time."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+            first, last = query.number("first", None), query.number("last", None)
+            points = query.number("points", 500, most=MAX_POINTS)
+        return await _answer(await inspect_timeline(*place, first=first, last=last, points=points))
 
     async def turns(self, request: Request) -> Response:
-        """The recorded turns of a conversation."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        limit = query.number("limit", MAX_TURNS, most=MAX_LISTED)
-        query.finish()
-        return await large_json_response({"turns": to_json(await list_turns(view, *key[1:], limit=limit))})
+        """Answer with the recorded turns of a conversation."""
+        with self._requests.query(request) as query:
+            place, limit = self._place(query), query.number("limit", MAX_TURNS, most=MAX_LISTED)
+        return await large_json_response({"turns": to_json(await list_turns(*place, limit=limit))})
 
     async def turn(self, request: Request) -> Response:
-        """The context of a turn."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        turn, step = query.optional_text("turn"), query.number("step", None)
-        query.finish()
-        return await _answer(await inspect_turn(view, *key[1:], turn, step=step))
+        """Answer with the context of a turn."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+            turn, step = query.optional_text("turn"), query.number("step", None)
+        return await _answer(await inspect_turn(*place, turn, step=step))
 
     async def diff(self, request: Request) -> Response:
-        """Two turns side by side."""
-        query = self._requests.query(request)
-        view, key = self._view(query)
-        before, after = query.text("before"), query.optional_text("after")
-        step_before, step_after = query.number("step_before", None), query.number("step_after", None)
-        query.finish()
-        report = await diff_turns(
-            view, *key[1:], before, after, step_before=step_before, step_after=step_after
-        )
-        return await _answer(report)
+        """Answer with two turns side by side."""
+        with self._requests.query(request) as query:
+            place = self._place(query)
+            turns = query.text("before"), query.optional_text("after")
+            step_before, step_after = query.number("step_before", None), query.number("step_after", None)
+        return await _answer(await diff_turns(*place, *turns, step_before=step_before, step_after=step_after))
 
     async def search(self, request: Request) -> Response:
-        """Messages of a scope that share a word with a query, with one agent or with all of them."""
-        query = self._requests.query(request)
-        scope, agent = query.text("scope"), query.optional_text("agent")
-        conversation = query.optional_text("conversation")
-        words = query.text("query", limit=QUERY_CHARACTERS)
-        limit = query.number("limit", SEARCH_HITS, most=MAX_HITS)
-        query.finish()
+        """Answer with messages of a scope that share a word with a query, of one agent or of all."""
+        with self._requests.query(request) as query:
+            scope, agent = query.text("scope"), query.optional_text("agent")
+            conversation = query.optional_text("conversation")
+            words = query.text("query", limit=QUERY_CHARACTERS)
+            limit = query.number("limit", SEARCH_HITS, most=MAX_HITS)
         agents = [agent]
         if agent is None:
             agents = [*await self._requests.view("").agents(scope=scope, limit=MAX_SEARCHED_AGENTS)]
         hits: list[dict[str, Any]] = []
         for name in agents:
             view = self._requests.view(name or "")
-            hits += [
-                {
-                    "agent": view.agent,
-                    "scope": scope,
-                    "conversation": hit.conversation,
-                    "score": hit.score,
-                    "message": report_entry(
-                        view, Entry(hit.position, hit.message), PAGE_CHARACTERS
-                    ).to_dict(),
-                }
-                for hit in await view.search(scope, words, conversation=conversation, limit=limit)
-            ]
+            for hit in await view.search(scope, words, conversation=conversation, limit=limit):
+                message = report_entry(view, Entry(hit.position, hit.message), PAGE_CHARACTERS)
+                hits.append(
+                    {
+                        "agent": view.agent,
+                        "scope": scope,
+                        "conversation": hit.conversation,
+                        "score": hit.score,
+                        "message": message.to_dict(),
+                    }
+                )
         hits.sort(key=lambda hit: -hit["score"])
         return await large_json_response({"hits": hits[:limit]})
 
-    def _view(self, query: Arguments) -> tuple[Memory, Key]:
+    def _place(self, query: Arguments) -> tuple[Memory, str, str]:
+        """Find the memory, the scope and the conversation that a request names."""
         key = query.key()
-        return self._requests.view(key.agent), key
+        return self._requests.view(key.agent), key.scope, key.conversation
 
 
 async def _answer(report: Report) -> Response:

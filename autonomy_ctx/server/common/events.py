@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, assert_never
@@ -64,30 +65,45 @@ async def encode_event(event: AgentEvent) -> bytes:
     return _FRAME % (name.encode(), await encode_large_json(data))
 
 
-class EventStream(Response):
-    """Answers with the events of a turn, and stops the turn when the client goes away."""
+class EventResponse(Response, ABC):
+    """Answers with events until there are no more, or the client goes away."""
 
-    def __init__(self, stream: AgentStream, *, keep_alive_seconds: float) -> None:
-        super().__init__()
-        self._stream, self._seconds = stream, keep_alive_seconds
+    # Sent when the server closes before the end.
+    interrupted = b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events; the last is `done` or `error`."""
+        """Send all events, and the last one in any case."""
         headers = [(name.encode(), value.encode()) for name, value in EVENT_HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        last = encode_frame("error", NODE_CLOSING.body())
+        last = self.interrupted
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
-                group.start_soon(self._keep_alive, send)
-                last = await self._send_events(send)
+                group.start_soon(self.keep_alive, send)
+                last = await self.send_events(send)
                 group.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(LAST_SECONDS, shield=True):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _send_events(self, send: Send) -> bytes:
+    @abstractmethod
+    async def send_events(self, send: Send) -> bytes:
         """Send the events as they come, and return the last one to send."""
+
+    async def keep_alive(self, send: Send) -> None:
+        """Send comments while nothing else is sent."""
+
+
+class EventStream(EventResponse):
+    """Answers with the events of a turn; the last is `done` or `error`."""
+
+    interrupted = encode_frame("error", NODE_CLOSING.body())
+
+    def __init__(self, stream: AgentStream, *, keep_alive_seconds: float) -> None:
+        super().__init__()
+        self._stream, self._seconds = stream, keep_alive_seconds
+
+    async def send_events(self, send: Send) -> bytes:
         try:
             async for event in self._stream:
                 if isinstance(event, TurnEnded):
@@ -98,9 +114,9 @@ class EventStream(Response):
         finally:
             with anyio.move_on_after(LAST_SECONDS, shield=True):
                 await self._stream.aclose()
-        return encode_frame("error", NODE_CLOSING.body())
+        return self.interrupted
 
-    async def _keep_alive(self, send: Send) -> None:
+    async def keep_alive(self, send: Send) -> None:
         while True:
             await anyio.sleep(self._seconds)
             await send_piece(send, COMMENT)

@@ -104,7 +104,8 @@ class InspectorRoutes:
 
     async def info(self, request: Request) -> Response:
         """The version, and whether changes are allowed."""
-        read_query(request).finish()
+        with read_query(request):
+            pass
         body = {"version": metadata.version("autonomy-ctx"), "write": self._write, "fact_kinds": FACT_KINDS}
         return json_response(body)
 
@@ -127,26 +128,25 @@ class InspectorRoutes:
 
     async def agents(self, request: Request) -> Response:
         """Names of agents, a page at a time."""
-        query = read_query(request)
-        scope, after, limit = query.optional_text("scope"), query.optional_text("after"), read_limit(query)
-        query.finish()
+        with read_query(request) as query:
+            scope, after = query.optional_text("scope"), query.optional_text("after")
+            limit = read_limit(query)
         found = await self.memory.agents(scope=scope, after=after, limit=limit)
         return json_response({"agents": found, "next": last_of_page(found, limit)})
 
     async def scopes(self, request: Request) -> Response:
         """Names of scopes, a page at a time."""
-        query = read_query(request)
-        agent, after, limit = query.optional_text("agent"), query.optional_text("after"), read_limit(query)
-        query.finish()
+        with read_query(request) as query:
+            agent, after = query.optional_text("agent"), query.optional_text("after")
+            limit = read_limit(query)
         found = await self.memory.scopes(agent=agent, after=after, limit=limit)
         return json_response({"scopes": found, "next": last_of_page(found, limit)})
 
     async def conversations(self, request: Request) -> Response:
         """The conversations of a scope, a page at a time."""
-        query = read_query(request)
-        scope, agent, limit = query.text("scope"), query.optional_text("agent"), read_limit(query)
-        after_agent, after = query.optional_text("after_agent"), query.optional_text("after")
-        query.finish()
+        with read_query(request) as query:
+            scope, agent, limit = query.text("scope"), query.optional_text("agent"), read_limit(query)
+            after_agent, after = query.optional_text("after_agent"), query.optional_text("after")
         key = None if after is None else Key(after_agent or agent or "", scope, after)
         found = await self.memory.conversations(scope, agent=agent, limit=limit, after=key)
         last = last_of_page(found, limit)
@@ -233,10 +233,9 @@ class Inspector:
 
     async def _events(self, request: Request) -> Response:
         """Changes of conversations as events."""
-        query = read_query(request)
-        scope, agent = query.text("scope"), query.optional_text("agent")
-        conversation = query.optional_text("conversation")
-        query.finish()
+        with read_query(request) as query:
+            scope, agent = query.text("scope"), query.optional_text("agent")
+            conversation = query.optional_text("conversation")
         # Looked at now: later there is no status to tell wrong names with.
         watch = ConversationWatch(self._memory, scope, agent, conversation)
         await watch.changes()

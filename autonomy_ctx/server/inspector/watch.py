@@ -5,12 +5,11 @@ The heads of conversations are read from the store at a bounded rate, because an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.explain import RECORD_KIND
@@ -18,14 +17,7 @@ from autonomy_ctx.inspection.report import to_json
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.server.common.errors import client_error
-from autonomy_ctx.server.common.events import (
-    COMMENT,
-    EVENT_HEADERS,
-    LAST_SECONDS,
-    cancel_on_disconnect,
-    encode_frame,
-    send_piece,
-)
+from autonomy_ctx.server.common.events import COMMENT, EventResponse, encode_frame, send_piece
 
 POLL_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
@@ -71,24 +63,16 @@ class ConversationWatch:
         return {info.key: to_json(info) for info in listed}
 
 
+@dataclass(slots=True)
 class ChangeStreams:
     """The streams of one inspector: how many are open, and how often they check for changes."""
 
-    def __init__(self, *, poll_seconds: float, is_closing: Callable[[], bool]) -> None:
-        self.poll_seconds, self.is_closing = poll_seconds, is_closing
-        self.count = 0
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count one while it is open."""
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
+    poll_seconds: float
+    is_closing: Callable[[], bool]
+    count: int = 0
 
 
-class ChangeStream(Response):
+class ChangeStream(EventResponse):
     """Answers with an event `ready`, then one `changed` for each conversation that changes.
 
     The watch has already read the state once; later changes are sent.
@@ -100,23 +84,13 @@ class ChangeStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client hangs up or the server closes."""
-        with self._streams.counted():
-            await self._send_all(receive, send)
-
-    async def _send_all(self, receive: Receive, send: Send) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in EVENT_HEADERS.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        last = b""
+        self._streams.count += 1
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
-                last = await self._send_changes(send)
-                group.cancel_scope.cancel()
+            await super().__call__(scope, receive, send)
         finally:
-            with anyio.move_on_after(LAST_SECONDS, shield=True):
-                await send({"type": "http.response.body", "body": last, "more_body": False})
+            self._streams.count -= 1
 
-    async def _send_changes(self, send: Send) -> bytes:
+    async def send_events(self, send: Send) -> bytes:
         """Check for changes at intervals, and return the last event to send."""
         seconds, silent = self._streams.poll_seconds, 0.0
         try:

@@ -36,7 +36,7 @@ from autonomy_ctx.inspection.turn import TurnInfo, TurnReport
 from autonomy_ctx.language.fact import Fact, FactAction, FactKind
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, check_name
-from autonomy_ctx.server.common.app import ActiveRequests, RequestGate, answer_turn, read_turn_request
+from autonomy_ctx.server.common.app import ActiveRequests, AgentRoutes, RequestGate
 from autonomy_ctx.server.common.arguments import Arguments, read_body, read_query
 from autonomy_ctx.server.common.auth import Headers
 from autonomy_ctx.server.common.conversation_edits import ConversationEdits
@@ -55,7 +55,7 @@ from autonomy_ctx.server.common.errors import (
     log_unexpected,
 )
 from autonomy_ctx.server.common.limits import BODY_SECONDS, MAX_BUFFERED, ServerLimits
-from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, json_response, large_json_response
+from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, large_json_response
 from autonomy_ctx.server.node.http import KEEP_ALIVE_SECONDS
 from autonomy_ctx.server.tenants.openapi import Operation, Parameter, make_routes, openapi_document
 from autonomy_ctx.validation import check_seconds, number_problem
@@ -268,7 +268,8 @@ class TenantRequests:
 
     async def body(self, request: Request) -> Arguments:
         """The arguments in the JSON body of a request; then its address has none."""
-        read_query(request).finish()
+        with read_query(request):
+            pass
         return await read_body(request, seconds=self._body_seconds, fixed=self._fixed(request))
 
     def view(self, agent: str) -> Memory:
@@ -300,7 +301,7 @@ class TenantApi:
     def __init__(
         self, node: Node, access: TenantAccess, *, keep_alive_seconds: float, limits: ServerLimits
     ) -> None:
-        self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
+        self._agents = AgentRoutes(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
         self._requests = TenantRequests(node, body_seconds=limits.body_seconds)
         self.operations = self._list_operations()
         app = Starlette(
@@ -329,30 +330,20 @@ class TenantApi:
 
     async def agents(self, request: Request) -> Response:
         """Names and descriptions."""
-        self._requests.query(request).finish()
-        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
-        return json_response({"agents": listed})
+        with self._requests.query(request):
+            return await self._agents.agents(request)
 
     async def ask(self, request: Request) -> Response:
         """One turn, whole or as events."""
-        query = self._requests.query(request)
-        agent, scope = self._requests.agent(query.text("agent")), query.text("scope")
-        query.finish()
-        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds, scope=scope)
-        return await answer_turn(
-            agent,
-            turn,
-            request.receive,
-            keep_alive_seconds=self._keep_alive_seconds,
-            max_buffered=self._limits.max_buffered,
-        )
+        with self._requests.query(request) as query:
+            agent, scope = query.text("agent"), query.text("scope")
+        return await self._agents.take_turn(request, agent, scope)
 
     async def conversations(self, request: Request) -> Response:
         """The conversations of a scope with an agent, a page at a time."""
-        query = self._requests.query(request)
-        scope, view = query.text("scope"), self._requests.view(query.text("agent"))
-        after, limit = query.optional_text("after"), read_limit(query)
-        query.finish()
+        with self._requests.query(request) as query:
+            scope, view = query.text("scope"), self._requests.view(query.text("agent"))
+            after, limit = query.optional_text("after"), read_limit(query)
         key = None if after is None else Key(view.agent, scope, after)
         found = await view.conversations(scope, agent=view.agent, limit=limit, after=key)
         last = last_of_page(found, limit)
