@@ -13,8 +13,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -56,19 +56,28 @@ _CANCELLATIONS = ("CancelledError", "Cancelled")
 # The buckets that the conventions ask for.
 _SECONDS = tuple(0.01 * 2**power for power in range(14))
 _TOKENS = tuple(float(4**power) for power in range(14))
+_HISTOGRAMS = (
+    ("operation.duration", "s", "GenAI operation duration.", _SECONDS),
+    (
+        "operation.time_to_first_chunk",
+        "s",
+        "Time to receive the first chunk of a streamed response.",
+        _SECONDS,
+    ),
+    ("token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
+)
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 
 class _Telemetry(NamedTuple):
-    """What spans and metrics are made with, and the providers that it came from."""
+    """The makers of spans and metrics, and the providers that they came from."""
 
     providers: tuple[object, object]
     tracer: Tracer
-    duration: Histogram | None
-    first_chunk: Histogram | None
-    tokens: Histogram | None
+    # Of seconds, of seconds to the first chunk, and of tokens; None where nobody asked for metrics.
+    histograms: tuple[Histogram, ...] | None
 
 
 _telemetry: _Telemetry | None = None
@@ -104,30 +113,15 @@ def _is_set(provider: object, interface: str) -> bool:
 def _make_telemetry(tracers: Any, meters: Any, measures: bool) -> _Telemetry:
     tracer = tracers.get_tracer(_NAME, None, SCHEMA_URL)
     if not measures:
-        return _Telemetry(
-            providers=(tracers, meters), tracer=tracer, duration=None, first_chunk=None, tokens=None
-        )
+        return _Telemetry((tracers, meters), tracer, None)
     meter = meters.get_meter(_NAME, None, SCHEMA_URL)
-    duration, first_chunk, tokens = (
-        meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
-        for name, unit, description, buckets in (
-            ("gen_ai.client.operation.duration", "s", "GenAI operation duration.", _SECONDS),
-            (
-                "gen_ai.client.operation.time_to_first_chunk",
-                "s",
-                "Time to receive the first chunk of a streamed response.",
-                _SECONDS,
-            ),
-            ("gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
+    histograms = tuple(
+        meter.create_histogram(
+            f"gen_ai.client.{name}", unit, description, explicit_bucket_boundaries_advisory=buckets
         )
+        for name, unit, description, buckets in _HISTOGRAMS
     )
-    return _Telemetry(
-        providers=(tracers, meters),
-        tracer=tracer,
-        duration=duration,
-        first_chunk=first_chunk,
-        tokens=tokens,
-    )
+    return _Telemetry((tracers, meters), tracer, histograms)
 
 
 def is_tracing() -> bool:
@@ -308,16 +302,16 @@ class _ChatSpan(_RecordedSpan):
         self._set(found)
 
     def _measure(self) -> None:
-        telemetry = self._telemetry
-        if telemetry.duration is None or telemetry.tokens is None or telemetry.first_chunk is None:
+        if self._telemetry.histograms is None:
             return
+        seconds, first_chunk, tokens = self._telemetry.histograms
         named = {name: self._attributes[name] for name in _METRIC_ATTRIBUTES if name in self._attributes}
-        telemetry.duration.record(time.perf_counter() - self._began, named)
+        seconds.record(time.perf_counter() - self._began, named)
         if self._first_chunk_seconds is not None:
-            telemetry.first_chunk.record(self._first_chunk_seconds, named)
+            first_chunk.record(self._first_chunk_seconds, named)
         if self._usage is not None and self._usage.input_tokens:
-            for kind, tokens in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
-                telemetry.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
+            for kind, count in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
+                tokens.record(count, {**named, "gen_ai.token.type": kind})
 
 
 # The attributes that metrics have, too.
@@ -346,14 +340,11 @@ class _SummarySpan(_RecordedSpan):
     __slots__ = ()
 
     def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
-        self._set({"autonomy_ctx.summary.committed": committed})
+        found: dict[str, AttributeValue] = {"autonomy_ctx.summary.committed": committed}
         if committed:
-            self._set(
-                {
-                    "autonomy_ctx.summary.tokens": tokens,
-                    "autonomy_ctx.summary.identifier_coverage": coverage,
-                }
-            )
+            found["autonomy_ctx.summary.tokens"] = tokens
+            found["autonomy_ctx.summary.identifier_coverage"] = coverage
+        self._set(found)
 
     def _fail(self, error: BaseException) -> None:
         super()._fail(error)
@@ -472,7 +463,7 @@ def current_trace() -> Context | None:
 
 def continue_trace(parent: Context | None) -> AbstractContextManager[object]:
     """Let the spans of this task belong where those of another one do; None changes nothing."""
-    return nullcontext() if parent is None else _AttachedContext(parent)
+    return nullcontext() if parent is None else _attach(parent)
 
 
 def leave_trace() -> AbstractContextManager[object]:
@@ -481,7 +472,7 @@ def leave_trace() -> AbstractContextManager[object]:
         return nullcontext()
     from opentelemetry.context import Context
 
-    return _AttachedContext(Context())
+    return _attach(Context())
 
 
 def background_trace(
@@ -495,32 +486,21 @@ def background_trace(
         return nullcontext()
     from opentelemetry.context import Context
 
-    shared = {"gen_ai.agent.name": agent} if agent else {}
-    return _AttachedContext(
-        Context(
-            {
-                _SHARED_KEY: {**shared, **_conversation_attributes(scope, conversation)},
-                _CAUSE_KEY: cause,
-            }
-        )
-    )
+    shared = _conversation_attributes(scope, conversation)
+    if agent:
+        shared["gen_ai.agent.name"] = agent
+    return _attach(Context({_SHARED_KEY: shared, _CAUSE_KEY: cause}))
 
 
-class _AttachedContext(AbstractContextManager[None]):
-    __slots__ = ("_context", "_token")
+@contextmanager
+def _attach(parent: Context) -> Iterator[None]:
+    from opentelemetry import context
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        from opentelemetry import context
-
-        self._token = context.attach(self._context)
-
-    def __exit__(self, *error: object) -> None:
-        from opentelemetry import context
-
-        context.detach(self._token)
+    token = context.attach(parent)
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 def error_type(error: BaseException) -> str:

@@ -9,16 +9,14 @@ from datetime import datetime
 from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
 from autonomy_ctx.compaction.summary_job import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
-from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, report_entry
-from autonomy_ctx.inspection.report import Report, from_seconds
+from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, read_forward, report_entry
+from autonomy_ctx.inspection.report import Report, from_seconds, make_report
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.language.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd, OutlineReader
+from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd, MessageMark, OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
-
-# How far the first message is looked for at once, when those before it were deleted.
-_LOOKAHEAD = 64
+from autonomy_ctx.messages.message import ChatRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +125,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     if not newest:
         raise UnknownConversation(conversation)
     state = await memory.summary(scope, conversation)
-    oldest = await _read_oldest(memory, key, newest[0])
+    _, oldest = await read_forward(memory, scope, conversation, 0, 1)
     segments = tuple(report_segment(segment) for segment in state.segments)
     bounds = await read_bounds(memory, key)
     outline = await read_outline(memory, key)
@@ -139,7 +137,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
         head=state.head.position,
         generation=state.head.generation,
         revision=state.head.revision,
-        first_at=oldest.message.created_at,
+        first_at=(oldest or newest)[0].message.created_at,
         last_at=newest[0].message.created_at,
         covered=state.covered,
         summarized=state.written,
@@ -162,10 +160,19 @@ async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[Fac
     return await report_facts(memory, scope, conversation, outline)
 
 
-async def read_outline(memory: Memory, key: Key) -> ConversationOutline:
-    """What a store tells of how a conversation came to be; of one that gives no outlines, nothing."""
-    store = memory.store
-    return await store.outline(key, ()) if isinstance(store, OutlineReader) else ConversationOutline()
+async def read_outline(
+    memory: Memory, key: Key, ranges: Sequence[tuple[int, int]] = ()
+) -> ConversationOutline:
+    """Read how a conversation came to be; of a store without outlines, the first message of each range."""
+    if isinstance(memory.store, OutlineReader):
+        return await memory.store.outline(key, ranges)
+    marks = []
+    for first, last in ranges:
+        window = await memory.read(key.scope, key.conversation, after=first - 1, before=last + 1)
+        said = [entry for entry in window.entries if entry.message.role is ChatRole.USER] or window.entries
+        for position, message in said[:1]:
+            marks.append(MessageMark(position, message.created_at, message.role is ChatRole.USER))
+    return ConversationOutline(marks=tuple(marks))
 
 
 async def report_facts(
@@ -181,22 +188,14 @@ async def report_facts(
 
 def report_segment(segment: StoredSegment) -> SegmentReport:
     """A segment as people look at it."""
-    return SegmentReport(
-        number=segment.number,
-        first=segment.first,
-        last=segment.last,
-        level=segment.level,
-        tokens=segment.tokens,
-        model=segment.model,
+    return make_report(
+        SegmentReport,
+        segment,
         is_digest=segment.provisional,
         is_doubtful=segment.prompt_hash.endswith(DOUBTFUL_MARK),
-        coverage=segment.coverage,
-        input_tokens=segment.input_tokens,
-        output_tokens=segment.output_tokens,
         created_at=from_seconds(segment.created),
         began_at=from_seconds(segment.began),
         ended_at=from_seconds(segment.ended),
-        text=segment.text,
     )
 
 
@@ -206,16 +205,9 @@ def _report_fact(
     replaced = by_id.get(fact.replaces or "")
     successor = successors.get(fact.id)
     end = ends.get(fact.id) if successor is None else successor
-    return FactReport(
-        id=fact.id,
-        kind=fact.kind,
-        text=fact.text,
-        position=fact.position,
-        created_at=fact.created_at,
-        state=fact.state,
-        source=fact.source,
-        in_profile=fact.in_profile,
-        replaces=fact.replaces,
+    return make_report(
+        FactReport,
+        fact,
         replaced_text=None if replaced is None else replaced.text,
         replaced_by=None if successor is None else successor.id,
         ended_position=None if end is None else end.position,
@@ -228,19 +220,6 @@ def _report_pin(memory: Memory, pin: Pin) -> PinReport:
     return PinReport(
         pinned_at=pin.pinned_at, source=pin.source, message=report_entry(memory, entry, PAGE_CHARACTERS)
     )
-
-
-async def _read_oldest(memory: Memory, key: Key, newest: Entry) -> Entry:
-    """The first message that there still is."""
-    after, width = 0, 1
-    while after < newest.position:
-        found: Sequence[Entry] = (
-            await memory.read(key.scope, key.conversation, after=after, before=after + width + 1)
-        ).entries
-        if found:
-            return found[0]
-        after, width = after + width, max(2 * width, _LOOKAHEAD)
-    return newest
 
 
 async def read_bounds(memory: Memory, key: Key) -> WindowBounds | None:

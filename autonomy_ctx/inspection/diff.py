@@ -192,23 +192,16 @@ def _pair(old: Sequence[_ContextMessage], new: Sequence[_ContextMessage]) -> dic
     their order: a section changed its text.
     """
     pairs: dict[int, int] = {}
-    taken: set[int] = set()
-
-    def match(key_of: object, place: _ContextMessage, rows: dict[object, list[_ContextMessage]]) -> None:
-        candidates = rows.get(key_of)
-        if candidates and place.index not in pairs:
-            partner = candidates.pop(0)
-            pairs[place.index] = partner.index
-            taken.add(partner.index)
-
     for key in (_position_key, _text_key, _order_key):
-        rows: dict[object, list[_ContextMessage]] = defaultdict(list)
+        candidates: dict[object, list[_ContextMessage]] = defaultdict(list)
+        taken = set(pairs.values())
         for place in old:
             if place.index not in taken:
-                rows[key(place)].append(place)
+                candidates[key(place)].append(place)
         for place in new:
-            if key(place) is not None:
-                match(key(place), place, rows)
+            wanted = key(place)
+            if wanted is not None and place.index not in pairs and candidates[wanted]:
+                pairs[place.index] = candidates[wanted].pop(0).index
     return pairs
 
 

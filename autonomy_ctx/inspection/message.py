@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -141,7 +141,7 @@ async def read_messages(
     check_int("limit", limit, most=MAX_PAGE_MESSAGES)
     check_int("max_characters", max_characters, least=0, optional=True)
     if after is not None and before is None:
-        head, entries = await _read_forward(memory, scope, conversation, after, limit)
+        head, entries = await read_forward(memory, scope, conversation, after, limit)
     else:
         window = await memory.read(scope, conversation, after=after or 0, before=before, limit=limit)
         head, entries = window.head, window.entries
@@ -177,8 +177,7 @@ async def read_message(memory: Memory, scope: str, conversation: str, position: 
         whole = wire.from_dict(form)
         tokens = memory.token_counter.count_messages([whole])
         report = report_message(whole, position, tokens, None)
-    values = {field.name: getattr(report, field.name) for field in fields(report)}
-    return MessageReport(**values | {"is_whole": True})
+    return replace(report, is_whole=True)
 
 
 def report_entry(memory: Memory, entry: Entry, limit: int | None) -> MessageReport:
@@ -187,7 +186,7 @@ def report_entry(memory: Memory, entry: Entry, limit: int | None) -> MessageRepo
     return report_message(entry.message, entry.position, tokens, limit)
 
 
-async def _read_forward(
+async def read_forward(
     memory: Memory, scope: str, conversation: str, after: int, limit: int
 ) -> tuple[Head, Sequence[Entry]]:
     """The oldest messages after a position; positions of deleted messages are skipped."""
@@ -201,13 +200,13 @@ async def _read_forward(
 
 
 def _other_parts(message: Message) -> list[PartReport]:
-    found: list[PartReport] = []
-    for part in message.parts:
-        if isinstance(part, ImageContent):
-            found.append(PartReport(kind="image", text=_image_name(part.image)))
-        elif isinstance(part, ThinkingContent):
-            found.append(PartReport(kind="thinking", text=part.text))
-    return found
+    return [
+        PartReport(kind="image", text=_image_name(part.image))
+        if isinstance(part, ImageContent)
+        else PartReport(kind="thinking", text=part.text)
+        for part in message.parts
+        if isinstance(part, ImageContent | ThinkingContent)
+    ]
 
 
 def _image_name(image: str) -> str:

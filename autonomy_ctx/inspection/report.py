@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
-_FIELD_NAMES: dict[type, tuple[str, ...] | None] = {}
+R = TypeVar("R", bound="Report")
 
 
 class Report:
@@ -32,9 +32,8 @@ def to_json(value: Any) -> Any:
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, tuple | list):
         return [to_json(one) for one in value]
-    names = _field_names(value)
-    if names is not None:
-        return {name: to_json(getattr(value, name)) for name in names}
+    if is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
@@ -42,12 +41,10 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"a report has no value of type {type(value).__name__}")
 
 
-def _field_names(value: Any) -> tuple[str, ...] | None:
-    """The fields of a dataclass, looked up once for each; None for another value."""
-    kind = type(value)
-    if kind not in _FIELD_NAMES:
-        _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
-    return _FIELD_NAMES[kind]
+def make_report(kind: type[R], source: object, /, **values: Any) -> R:
+    """Make a report of a value: `values` are given, all other fields are those of the value."""
+    copied = [field.name for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in copied}, **values)
 
 
 def from_seconds(seconds: float | None) -> datetime | None:

@@ -18,14 +18,14 @@ from autonomy_ctx.inspection.conversation import (
     FactReport,
     SummaryWork,
     read_bounds,
+    read_outline,
     report_facts,
     report_work,
 )
-from autonomy_ctx.inspection.report import Report, from_seconds
+from autonomy_ctx.inspection.report import Report, from_seconds, make_report
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import ConversationOutline, MessageMark, OutlineReader, SegmentVersion
-from autonomy_ctx.memory.store import MAX_POSITION, Key, make_key
-from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.memory.outline import MessageMark, OutlineReader, SegmentVersion
+from autonomy_ctx.memory.store import MAX_POSITION, make_key
 from autonomy_ctx.validation import check_int
 
 MAX_POINTS = 2_000
@@ -118,7 +118,7 @@ async def inspect_timeline(
     has_outlines = isinstance(memory.store, OutlineReader)
     bucket = max(-(-(end - start + 1) // (points if has_outlines else min(points, _FEW_POINTS))), 1)
     ranges = [(at, min(at + min(bucket, _LOOKAHEAD) - 1, end)) for at in range(start, end + 1, bucket)]
-    outline = await _read_outline(memory, key, ranges)
+    outline = await read_outline(memory, key, ranges)
     versions = outline.segments or tuple(SegmentVersion(one, None) for one in state.segments)
     # A part of the log that was looked at whole and has no message of the user has no turn.
     marks = [mark for mark in outline.marks if mark.is_user or bucket > _LOOKAHEAD]
@@ -152,32 +152,15 @@ async def inspect_timeline(
     )
 
 
-async def _read_outline(memory: Memory, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-    """The outline that the store gives; of another store, the first message of each range."""
-    if isinstance(memory.store, OutlineReader):
-        return await memory.store.outline(key, ranges)
-    marks = []
-    for first, last in ranges:
-        window = await memory.read(key.scope, key.conversation, after=first - 1, before=last + 1)
-        said = [entry for entry in window.entries if entry.message.role is ChatRole.USER] or window.entries
-        for position, message in said[:1]:
-            marks.append(MessageMark(position, message.created_at, message.role is ChatRole.USER))
-    return ConversationOutline(marks=tuple(marks))
-
-
 def _segments(versions: Sequence[SegmentVersion]) -> list[TimelineSegment]:
     created = {one.segment.number: one.segment.created for one in versions}
     found = []
     for segment, by in versions:
         is_replaced = by is not None and by > 0
         found.append(
-            TimelineSegment(
-                number=segment.number,
-                first=segment.first,
-                last=segment.last,
-                level=segment.level,
-                tokens=segment.tokens,
-                model=segment.model,
+            make_report(
+                TimelineSegment,
+                segment,
                 is_digest=segment.provisional,
                 state="in force" if by is None else "replaced" if is_replaced else "taken back",
                 created_at=from_seconds(segment.created),

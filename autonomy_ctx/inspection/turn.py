@@ -16,7 +16,7 @@ from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection.changes import describe_changes
 from autonomy_ctx.inspection.message import MessageReport, message_fields
-from autonomy_ctx.inspection.report import Report, count_of, range_of, shorten
+from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
 from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record, make_key
@@ -196,15 +196,8 @@ async def inspect_turn(
     at = find_turn(records, turn)
     shown = await read_step(memory, key, parse_turn(records[at]), step)
     before = await _read_last_step(memory, key, records[at - 1]) if at else None
-    return _report(
-        memory,
-        key,
-        shown,
-        previous=records[at - 1].name if at else None,
-        following=records[at + 1].name if at + 1 < len(records) else None,
-        before=None if before is None else before.context,
-        model_before=None if before is None else before.record.model,
-    )
+    following = records[at + 1].name if at + 1 < len(records) else None
+    return _report(key, shown, before, previous=records[at - 1].name if at else None, following=following)
 
 
 async def read_turn_steps(
@@ -317,28 +310,20 @@ def _section_tokens(step: StepRecord) -> Iterator[SectionTokens]:
 
 
 def _report(
-    memory: Memory,
-    key: Key,
-    shown: StepContext,
-    *,
-    previous: str | None,
-    following: str | None,
-    before: ComposedContext | None,
-    model_before: str | None,
+    key: Key, shown: StepContext, last: StepContext | None, *, previous: str | None, following: str | None
 ) -> TurnReport:
     turn, number, record, context = shown
+    before = None if last is None else last.context
     messages = tuple(_messages(context))
     cached = sum(message.cached_tokens for message in messages)
     usage, model, bounds = record.usage, record.model, record.bounds
     price = None if model is None else price_of(model)
     output = 0 if usage is None else usage.output_tokens
     changes = [] if before is None else describe_changes(before, context)
-    if before is not None and model_before is not None and model_before != model:
-        changes.insert(0, f"the model changed from {model_before} to {model}")
+    if last is not None and last.record.model not in (None, model):
+        changes.insert(0, f"the model changed from {last.record.model} to {model}")
     return TurnReport(
-        agent=key.agent,
-        scope=key.scope,
-        conversation=key.conversation,
+        **key._asdict(),
         id=turn.id,
         at=turn.at,
         position=turn.steps[0].newest_position,
@@ -402,21 +387,13 @@ def _section(
 ) -> TurnSection:
     old = None if before is None else before.section(section.name)
     change = None if before is None else section.tokens - (0 if old is None else old.tokens)
-    return TurnSection(
-        name=section.name,
-        kind=section.kind,
-        status=section.status,
-        reason=section.reason,
+    return make_report(
+        TurnSection,
+        section,
         source=_source(section, context),
-        messages=section.messages,
-        tokens=section.tokens,
         tokens_change=change,
         cached_tokens=sum(messages[index].cached_tokens for index in section.indexes),
-        milliseconds=section.milliseconds,
         indexes=tuple(section.indexes),
-        omitted=section.omitted,
-        cut=section.cut,
-        note=section.note,
     )
 
 
