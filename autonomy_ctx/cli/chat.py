@@ -44,9 +44,10 @@ from autonomy_ctx.cli.output import (
     describe_error,
     make_table,
 )
-from autonomy_ctx.cli.python_file import load_objects
+from autonomy_ctx.cli.python_file import load_objects, name_options
 from autonomy_ctx.cli.target import (
     AgentOption,
+    BaseUrlOption,
     ConversationNotFound,
     MemoryOption,
     ScopeOption,
@@ -79,7 +80,7 @@ class ChatOptions:
     model: str | None
     base_url: str | None
     instructions: str | None
-    auto: bool | None
+    auto: bool
     floor: int | None
     ceiling: int | None
     budget: int | None
@@ -92,15 +93,14 @@ class ChatOptions:
             instructions=INSTRUCTIONS if self.instructions is None else self.instructions,
             model=model,
             context_summary=ContextSummaryConfig(
-                auto=bool(self.auto), floor=self.floor, ceiling=self.ceiling, model=model
+                auto=self.auto, floor=self.floor, ceiling=self.ceiling, model=model
             ),
             limits=TurnLimits(context_tokens=self.budget),
         )
 
     def refuse_beside_file(self, place: str) -> None:
         """An agent of a file has all of this already."""
-        given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
-        if given:
+        if given := name_options(asdict(self)):
             raise WrongInput(f"the agent of {place} says that itself; leave out {' and '.join(given)}")
 
 
@@ -519,10 +519,7 @@ def chat(
             "--model", metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."
         ),
     ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
-    ] = None,
+    base_url: BaseUrlOption = None,
     instructions: Annotated[
         str | None, typer.Option("--instructions", metavar="TEXT", help="The instructions of the agent.")
     ] = None,
@@ -553,7 +550,7 @@ def chat(
         model=model,
         base_url=base_url,
         instructions=instructions,
-        auto=auto or None,
+        auto=auto,
         floor=floor,
         ceiling=ceiling,
         budget=budget,

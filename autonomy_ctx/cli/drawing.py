@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import clean_line, make_table
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.inspection.message import ToolCallReport
+from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
 
@@ -226,8 +227,13 @@ def message_lines(context: ComposedContext, section: str | None = None) -> list[
 
 def describe_message(message: Message) -> str:
     """What a message says, and which tools it calls, on one line."""
-    calls = "  ".join(f"→ {call.name}({call.arguments})" for call in message.tool_calls)
-    return clean_line(f"{message.text[:LINE_CHARACTERS]} {calls}", LINE_CHARACTERS)
+    return join_line(message.text, (), message.tool_calls)
+
+
+def join_line(text: str, images: Iterable[str], calls: Iterable[ToolCall | ToolCallReport]) -> str:
+    """Put the text of a message, its images and its calls on one line."""
+    parts = [*images, *(f"→ {call.name}({call.arguments})" for call in calls)]
+    return clean_line("  ".join([text[:LINE_CHARACTERS], *parts]), LINE_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,7 @@ def _announce(output: Output, options: EndpointOptions, url: str, token: str) ->
         "page": page,
     }
     for name, value in rows.items():
-        # On one line, however narrow the terminal is: addresses are there to be copied.
-        output.console.print(Text(f"{name:<10}").append(clean_line(value), "bold"), soft_wrap=True)
+        output.print_row(name, clean_line(value), width=10)
     if options.memory is None:
         output.note("Conversations are kept until it stops; --memory FILE keeps them.")
     output.note("Ctrl-C stops it. With the OpenAI SDK:")

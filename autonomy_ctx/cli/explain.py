@@ -12,7 +12,6 @@ from rich.text import Text
 
 from autonomy_ctx.cli.drawing import (
     FAILED_STYLE,
-    LINE_CHARACTERS,
     NARROW,
     NOTE_STYLE,
     Heading,
@@ -20,6 +19,7 @@ from autonomy_ctx.cli.drawing import (
     MessageTable,
     SectionBar,
     format_money,
+    join_line,
     section_style,
     value_table,
 )
@@ -119,9 +119,8 @@ def _list_turns(turns: Sequence[TurnInfo]) -> str:
 
 def line_of(message: MessageReport) -> MessageRow:
     """A message as one line of a table."""
-    calls = "  ".join(f"→ {call.name}({call.arguments})" for call in message.tool_calls)
-    parts = "  ".join(f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image")
-    text = clean_line(f"{message.text[:LINE_CHARACTERS]} {parts} {calls}", LINE_CHARACTERS)
+    images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
+    text = join_line(message.text, images, message.tool_calls)
     return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 

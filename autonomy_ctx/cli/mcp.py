@@ -8,7 +8,6 @@ from typing import Annotated
 
 import anyio
 import typer
-from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, WrongInput
 from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, open_memory
@@ -101,9 +100,8 @@ async def _serve(
             if output.is_json:
                 output.print_json_line({"url": served.url, "token": shown})
             else:
-                output.console.print(Text(f"{'address':<9}").append(served.url, "bold"), soft_wrap=True)
-                style = "bold" if shown else "dim"
-                output.console.print(Text(f"{'token':<9}").append(shown or "as given", style), soft_wrap=True)
+                output.print_row("address", served.url)
+                output.print_row("token", shown or "as given", "bold" if shown else "dim")
                 output.note("clients send it as `Authorization: Bearer`; Ctrl-C ends it")
             sys.stdout.flush()
             async for _ in signals:

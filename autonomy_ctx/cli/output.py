@@ -148,6 +148,10 @@ class Output:
         """Print what was done, on one line where nobody watches."""
         self.console.print(Text(clean(sentence)), soft_wrap=not self.console.is_terminal)
 
+    def print_row(self, name: str, value: str, style: str = "bold", *, width: int = 9) -> None:
+        """Print a named value, an address for example, on one line however narrow the terminal is."""
+        self.console.print(Text(f"{name:<{width}}").append(value, style), soft_wrap=True)
+
     def print_json(self, value: Any) -> None:
         """Print one JSON document."""
         self._write(encode_json(value, indent=2, ascii_only=not self._is_unicode()))

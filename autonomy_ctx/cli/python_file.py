@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,12 @@ from autonomy_ctx.cli.output import CommandFailed, WrongInput
 
 # The name under which the file is a module of this process.
 MODULE = "autonomy_ctx_file"
+
+
+def name_options(values: Mapping[str, Any]) -> list[str]:
+    """Name the options that were given, as the command line writes them: those that are not None or False."""
+    given = [name for name, value in values.items() if value is not None and value is not False]
+    return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dict[str, Any]:

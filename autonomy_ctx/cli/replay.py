@@ -27,7 +27,7 @@ from autonomy_ctx.compaction.config import DEFAULT_SIZE
 from autonomy_ctx.replay.conversation import RecordedConversation, read_conversation
 from autonomy_ctx.replay.conversation_file import read_conversation_file
 from autonomy_ctx.replay.grid import DEFAULT_CEILINGS, DEFAULT_FLOORS, make_grid
-from autonomy_ctx.replay.recommendation import format_money, format_share
+from autonomy_ctx.replay.recommendation import format_run
 from autonomy_ctx.replay.report import render_report
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun
 from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
@@ -35,8 +35,7 @@ from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
 NO_BUDGET = "none"
 # Of the answer that shows whether a model can be asked; some think before they say a word.
 TRIAL_TOKENS = 256
-# In the order of the table, and in the order in which they get room.
-COLUMNS = ("cost", "tokens sent", "cached", "average", "largest", "over limit", "facts", "identifiers")
+# The columns of the table in the order in which they get room.
 BY_IMPORTANCE = ("cost", "facts", "average", "identifiers", "cached", "over limit", "largest", "tokens sent")
 GAP = 3
 BEST_MARK, BEST_STYLE = " <-", "bold green"
@@ -237,9 +236,10 @@ def _print_report(output: Output, report: ReplayReport) -> None:
 
 def _draw_table(report: ReplayReport, width: int) -> Table:
     """A row for each setting; what there is no room for is on the page and in the JSON."""
-    rows = [(run, _cells(run)) for run in (*report.runs, report.whole)]
+    rows = [(run, format_run(run)) for run in (*report.runs, report.whole)]
+    columns = list(rows[0][1])
     labels = [run.label + (BEST_MARK if run is report.best else "") for run, _ in rows]
-    widths = {name: max(len(name), *(len(cells[name]) for _, cells in rows)) + GAP for name in COLUMNS}
+    widths = {name: max(len(name), *(len(cells[name]) for _, cells in rows)) + GAP for name in columns}
     left = width - max(map(len, labels))
     shown = set()
     for name in BY_IMPORTANCE:
@@ -247,11 +247,11 @@ def _draw_table(report: ReplayReport, width: int) -> Table:
             shown.add(name)
             left -= widths[name]
     table = make_table("setting")
-    for name in COLUMNS:
+    for name in columns:
         if name in shown:
             table.add_column(name, justify="right", no_wrap=True)
     for label, (run, cells) in zip(labels, rows, strict=True):
-        table.add_row(label, *(cells[name] for name in COLUMNS if name in shown), style=_style(report, run))
+        table.add_row(label, *(cells[name] for name in columns if name in shown), style=_style(report, run))
     return table
 
 
@@ -260,19 +260,6 @@ def _style(report: ReplayReport, run: ReplayRun) -> str:
         return "dim"
     runner_up = report.recommendation.runner_up
     return BEST_STYLE if run is report.best else "yellow" if run.setting == runner_up else ""
-
-
-def _cells(run: ReplayRun) -> dict[str, str]:
-    return {
-        "cost": format_money(run.cost),
-        "tokens sent": f"{run.sent_tokens:,}",
-        "cached": format_share(run.cached_share),
-        "average": f"{run.mean_context:,}",
-        "largest": f"{run.largest_context:,}",
-        "over limit": f"{run.turns_over_limit:,}",
-        "facts": format_share(run.facts_share),
-        "identifiers": format_share(run.names_share),
-    }
 
 
 def _warn_of_failures(output: Output, report: ReplayReport) -> ExitCode:

@@ -20,7 +20,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.cli.endpoint import EndpointOptions, serve_endpoint
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
-from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
+from autonomy_ctx.cli.python_file import MODULE, load_objects, name_options, split_place
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.common.limits import IDLE_SECONDS
@@ -32,6 +32,7 @@ MAIN = "main"
 UPSTREAM = "With --upstream"
 WHAT = "Node, async function main(node) or Agent"
 
+_upstream_option = partial(typer.Option, rich_help_panel=UPSTREAM)
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
@@ -79,67 +80,57 @@ def serve(
     memory: MemoryOption = None,
     scope: Annotated[
         str | None,
-        typer.Option(
+        _upstream_option(
             "--scope",
             "-s",
             metavar="NAME",
             help="The scope of the conversations. Without it: default.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     scope_by_key: Annotated[
         bool,
-        typer.Option(
+        _upstream_option(
             "--scope-by-key",
             help="Use a separate scope for each API key of a client.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = False,
     api_key_env: Annotated[
         str | None,
-        typer.Option(
+        _upstream_option(
             "--api-key-env",
             metavar="VARIABLE",
             help="Send the key in this variable to upstream, not the client's key.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     conversation_by_user: Annotated[
         bool,
-        typer.Option(
+        _upstream_option(
             "--conversation-by-user",
             help="Use one conversation for each `user` that a request names.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = False,
     floor: Annotated[
         int | None,
-        typer.Option(
-            "--floor", help="Messages that stay verbatim after a summary.", rich_help_panel=UPSTREAM
-        ),
+        _upstream_option("--floor", help="Messages that stay verbatim after a summary."),
     ] = None,
     ceiling: Annotated[
         int | None,
-        typer.Option(
-            "--ceiling", help="Messages above which a summary is written.", rich_help_panel=UPSTREAM
-        ),
+        _upstream_option("--ceiling", help="Messages above which a summary is written."),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(
+        _upstream_option(
             "--max-tokens",
             metavar="TOKENS",
             help="The maximum number of tokens of a context. Without it: the model's context window.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = None,
     summary_model: Annotated[
         str | None,
-        typer.Option(
+        _upstream_option(
             "--summary-model",
             metavar="NAME",
             help="The model that writes the summaries, called with your own key. Without it: digests.",
-            rich_help_panel=UPSTREAM,
         ),
     ] = None,
 ) -> None:
@@ -153,14 +144,14 @@ def serve(
     """
     output.log_warnings()
     own = {
-        "--scope": scope,
-        "--scope-by-key": scope_by_key or None,
-        "--api-key-env": api_key_env,
-        "--conversation-by-user": conversation_by_user or None,
-        "--floor": floor,
-        "--ceiling": ceiling,
-        "--max-tokens": max_tokens,
-        "--summary-model": summary_model,
+        "scope": scope,
+        "scope_by_key": scope_by_key,
+        "api_key_env": api_key_env,
+        "conversation_by_user": conversation_by_user,
+        "floor": floor,
+        "ceiling": ceiling,
+        "max_tokens": max_tokens,
+        "summary_model": summary_model,
     }
     if upstream is not None:
         if place is not None:
@@ -173,21 +164,13 @@ def serve(
             write=write,
             idle_seconds=idle_seconds,
             memory=memory,
-            scope=scope,
-            scope_by_key=scope_by_key,
-            api_key_env=api_key_env,
-            conversation_by_user=conversation_by_user,
-            floor=floor,
-            ceiling=ceiling,
-            max_tokens=max_tokens,
-            summary_model=summary_model,
+            **own,  # type: ignore[arg-type]  # each has the type of its option
         )
         anyio.run(serve_endpoint, output, options)
         return
     if place is None:
         raise WrongInput("name a Python file with agents, or give --upstream URL")
-    given = [name for name, value in own.items() if value is not None]
-    if given:
+    if given := name_options(own):
         raise WrongInput(f"{' and '.join(given)} is for --upstream; a file says that itself")
     chosen = token or secrets.token_urlsafe(24)
     serving = http(
@@ -291,11 +274,10 @@ class Announcement:
         if output.is_json:
             output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
         else:
-            output.print(Text(f"{'address':<9}").append(url, "bold"))
-            output.print(Text(f"{'token':<9}").append(token or "as given", "bold" if token else "dim"))
+            output.print_row("address", url)
+            output.print_row("token", token or "as given", "bold" if token else "dim")
             page = self._serving.inspector_page if token else f"{url}/inspector/"
-            # On one line, however narrow the terminal is: it is there to be clicked.
-            output.console.print(Text(f"{'page':<9}").append(page or "", "bold"), soft_wrap=True)
+            output.print_row("page", page or "")
         sys.stdout.flush()
 
     def print_agents(self, agents: Sequence[Agent]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -40,8 +41,8 @@ from autonomy_ctx.inspection.message import (
     read_message,
     read_messages,
 )
-from autonomy_ctx.inspection.report import to_json
-from autonomy_ctx.inspection.turn import MAX_TURNS, TurnReport, inspect_turn
+from autonomy_ctx.inspection.report import Report
+from autonomy_ctx.inspection.turn import MAX_TURNS, inspect_turn
 
 # How many messages there are below a conversation, and on a page of them; and how much of each text.
 NEWEST_MESSAGES, PAGE_SIZE, PAGE_CHARACTERS = 6, 20, 2_000
@@ -92,32 +93,38 @@ async def show(
         key = await find_conversation(opened, conversation, scope=scope, agent=agent)
         view = opened.for_agent(key.agent)
         names = (key.scope, key.conversation)
+        found: Report
         if messages:
             characters = None if output.is_json else PAGE_CHARACTERS
-            page = await read_messages(
+            found = page = await read_messages(
                 view, *names, before=before, after=after, limit=limit, max_characters=characters
             )
-            _print_page(output, page)
+            draw = partial(_print_page, output, page)
         elif message is not None:
-            _print_one(output, await read_message(view, *names, message))
+            found = one = await read_message(view, *names, message)
+            draw = partial(_print_messages, output, [one])
         elif turn is not None:
-            report = await inspect_turn(view, *names, await resolve_turn(view, key, turn))
-            _print_sent(output, report)
+            found = report = await inspect_turn(view, *names, await resolve_turn(view, key, turn))
+            draw = partial(_print_messages, output, report.messages)
         else:
-            standing = await inspect_conversation(view, *names)
+            found = state = await inspect_conversation(view, *names)
             if chosen:
-                PARTS[chosen[0]](output, standing)
+                draw = partial(PARTS[chosen[0]], output, state)
             else:
                 newest = await read_messages(
                     view, *names, limit=NEWEST_MESSAGES, max_characters=PAGE_CHARACTERS
                 )
-                _print_conversation(output, standing, newest)
+                draw = partial(_print_conversation, output, state, newest)
+    if not output.is_json:
+        draw()
+    elif chosen and chosen[0] in PARTS:
+        name = "segments" if summary else chosen[0]
+        output.print_json({name: found.to_dict()[name]})
+    else:
+        output.print_json(found.to_dict())
 
 
 def _print_conversation(output: Output, report: ConversationReport, newest: MessagePage) -> None:
-    if output.is_json:
-        output.print_json(report.to_dict())
-        return
     output.print(Heading(clean_line(report.conversation), _describe_names(report)))
     output.print(value_table(_value_rows(report)))
     output.print(Heading("Newest messages"))
@@ -163,9 +170,6 @@ def _noun(values: Sequence[Any], noun: str) -> str:
 
 
 def _print_page(output: Output, page: MessagePage) -> None:
-    if output.is_json:
-        output.print_json(page.to_dict())
-        return
     _print_messages(output, page.messages)
     if not page.messages:
         output.note("there are no messages in this range")
@@ -173,20 +177,6 @@ def _print_page(output: Output, page: MessagePage) -> None:
         output.note(f"--before {page.older} shows the messages before these")
     if page.newer is not None:
         output.note(f"--after {page.newer} shows the messages after these")
-
-
-def _print_one(output: Output, message: MessageReport) -> None:
-    if output.is_json:
-        output.print_json(message.to_dict())
-    else:
-        _print_messages(output, [message])
-
-
-def _print_sent(output: Output, report: TurnReport) -> None:
-    if output.is_json:
-        output.print_json(report.to_dict())
-    else:
-        _print_messages(output, report.messages)
 
 
 def _print_messages(output: Output, messages: Sequence[MessageReport]) -> None:
@@ -223,9 +213,6 @@ def _message_texts(message: MessageReport) -> Iterator[Text]:
 
 
 def _print_summary(output: Output, report: ConversationReport) -> None:
-    if output.is_json:
-        output.print_json({"segments": to_json(report.segments)})
-        return
     if not report.segments:
         output.note("nothing is summarized yet")
     for segment in report.segments:
@@ -238,9 +225,6 @@ def _print_summary(output: Output, report: ConversationReport) -> None:
 
 
 def _print_facts(output: Output, report: ConversationReport) -> None:
-    if output.is_json:
-        output.print_json({"facts": to_json(report.facts)})
-        return
     if not report.facts:
         output.note("no facts are kept")
         return
@@ -265,18 +249,12 @@ def _draw_fact(fact: FactReport) -> Text:
 
 
 def _print_pins(output: Output, report: ConversationReport) -> None:
-    if output.is_json:
-        output.print_json({"pins": to_json(report.pins)})
-        return
     if not report.pins:
         output.note("no message is pinned")
     _print_messages(output, [pin.message for pin in report.pins])
 
 
 def _print_turns(output: Output, report: ConversationReport) -> None:
-    if output.is_json:
-        output.print_json({"turns": to_json(report.turns)})
-        return
     if not report.turns:
         output.note("no turn is recorded: agents record theirs, messages that were only stored have none")
         return

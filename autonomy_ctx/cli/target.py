@@ -58,6 +58,9 @@ ScopeOption: TypeAlias = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
+BaseUrlOption: TypeAlias = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API.")
+]
 ConversationArgument: TypeAlias = Annotated[
     str | None,
     typer.Argument(

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from autonomy_ctx.cli.output import ExitCode, Output, clean_line, count
-from autonomy_ctx.cli.target import MemoryOption, open_memory
+from autonomy_ctx.cli.target import BaseUrlOption, MemoryOption, open_memory
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
 from autonomy_ctx.compaction.worker import Worker
 from autonomy_ctx.hooks import hook
@@ -35,10 +35,7 @@ async def run_worker(
             "--model", metavar="NAME", help="The model that writes the summaries. Without it: digests."
         ),
     ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
-    ] = None,
+    base_url: BaseUrlOption = None,
     auto: Annotated[bool, typer.Option("--auto", help="Set it if the agents have it.")] = False,
     floor: Annotated[int | None, typer.Option("--floor", help="The same number as for the agents.")] = None,
     ceiling: Annotated[

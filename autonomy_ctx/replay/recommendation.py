@@ -114,6 +114,20 @@ def _compare(second: ReplayRun, best: ReplayRun) -> str:
     return f"{second.label} {said}."
 
 
+def format_run(run: ReplayRun) -> dict[str, str]:
+    """The numbers of a run by the heads of their columns, as tables show them."""
+    return {
+        "cost": format_money(run.cost),
+        "tokens sent": f"{run.sent_tokens:,}",
+        "cached": format_share(run.cached_share),
+        "average": f"{run.mean_context:,}",
+        "largest": f"{run.largest_context:,}",
+        "over limit": f"{run.turns_over_limit:,}",
+        "facts": format_share(run.facts_share),
+        "identifiers": format_share(run.names_share),
+    }
+
+
 def format_money(dollars: float) -> str:
     """An amount of dollars with the digits that say something."""
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3f}" if dollars >= 0.01 else f"${dollars:.5f}"

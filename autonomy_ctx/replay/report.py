@@ -23,7 +23,13 @@ from autonomy_ctx.replay.plots import (
     scatter_plot,
     spark_plot,
 )
-from autonomy_ctx.replay.recommendation import FACTS_WEIGHT, format_money, format_share, kept_share
+from autonomy_ctx.replay.recommendation import (
+    FACTS_WEIGHT,
+    format_money,
+    format_run,
+    format_share,
+    kept_share,
+)
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun, TurnMeasure
 
 # How much a page lists of what may be thousands.
@@ -226,31 +232,11 @@ def _retention_plot(report: ReplayReport) -> Iterator[str]:
 
 
 def _table(report: ReplayReport) -> Iterator[str]:
-    heads = (
-        "setting",
-        "cost",
-        "tokens sent",
-        "cached",
-        "average",
-        "largest",
-        "over limit",
-        "facts",
-        "identifiers",
-    )
+    heads = ("setting", *format_run(report.whole))
     yield '<section><h2>All numbers</h2><div class="scroll" tabindex="0"><table><thead><tr>'
     yield "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead><tbody>"
     for run in (*report.runs, report.whole):
-        cells = (
-            format_money(run.cost),
-            f"{run.sent_tokens:,}",
-            format_share(run.cached_share),
-            f"{run.mean_context:,}",
-            f"{run.largest_context:,}",
-            f"{run.turns_over_limit:,}",
-            format_share(run.facts_share),
-            format_share(run.names_share),
-        )
-        row = "".join(f"<td>{_show(cell)}</td>" for cell in cells)
+        row = "".join(f"<td>{_show(cell)}</td>" for cell in format_run(run).values())
         yield f'<tr class="{_style(report, run)}"><th scope="row">{_show(run.label)}</th>{row}</tr>'
     yield "</tbody></table></div></section>"
 

@@ -5,9 +5,7 @@ The command line prints them, `--json` prints `to_dict()`, and `replay/report.py
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -40,7 +38,7 @@ class TurnMeasure:
     was_refused: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRun:
     """A conversation replayed with one setting; without a setting, every context has the whole history."""
 
@@ -61,9 +59,9 @@ class ReplayRun:
         """The short name of its setting."""
         return "whole history" if self.setting is None else self.setting.label
 
-    @cached_property
+    @property
     def request_cost(self) -> float:
-        """What its requests cost."""
+        """The cost of its requests."""
         return sum(turn.cost for turn in self.turns)
 
     @property
@@ -71,14 +69,14 @@ class ReplayRun:
         """The cost of its requests and its summaries."""
         return self.request_cost + self.summary_cost
 
-    @cached_property
+    @property
     def sent_tokens(self) -> int:
         """The tokens of all contexts."""
         return sum(turn.sent_tokens for turn in self.turns)
 
-    @cached_property
+    @property
     def cached_tokens(self) -> int:
-        """Those of them that a cache had."""
+        """The sent tokens that a cache had."""
         return sum(turn.cached_tokens for turn in self.turns)
 
     @property
@@ -86,17 +84,17 @@ class ReplayRun:
         """The share of the sent tokens that came from a cache."""
         return self.cached_tokens / self.sent_tokens if self.sent_tokens else 0.0
 
-    @cached_property
+    @property
     def mean_context(self) -> int:
         """The tokens of a context, on average over the turns."""
         return round(fmean(turn.context_tokens for turn in self.turns)) if self.turns else 0
 
-    @cached_property
+    @property
     def largest_context(self) -> int:
         """The tokens of the largest context."""
         return max((turn.context_tokens for turn in self.turns), default=0)
 
-    @cached_property
+    @property
     def turns_over_limit(self) -> int:
         """Turns whose context was over the limit, or for which the budget left nothing to send."""
         return sum(
@@ -104,20 +102,22 @@ class ReplayRun:
             for turn in self.turns
         )
 
-    @cached_property
+    @property
     def turns_cut(self) -> int:
         """Turns in which the budget left something out."""
         return sum(turn.was_cut for turn in self.turns)
 
-    @cached_property
+    @property
     def facts_share(self) -> float:
-        """Which part of the facts that held was shown, over all turns; 1.0 where there were none."""
-        return _share(self.turns, lambda turn: turn.facts_shown, lambda turn: turn.facts_said)
+        """The part of the facts that held which was shown, over all turns; 1.0 where there were none."""
+        said = sum(turn.facts_said for turn in self.turns)
+        return sum(turn.facts_shown for turn in self.turns) / said if said else 1.0
 
-    @cached_property
+    @property
     def names_share(self) -> float:
-        """The same for identifiers."""
-        return _share(self.turns, lambda turn: turn.names_shown, lambda turn: turn.names_said)
+        """The part of the identifiers that was shown, over all turns; 1.0 where there were none."""
+        said = sum(turn.names_said for turn in self.turns)
+        return sum(turn.names_shown for turn in self.turns) / said if said else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers by name; those of the turns as one list for each name."""
@@ -207,10 +207,3 @@ class ReplayReport:
             "whole_history": self.whole.to_dict(),
             "settings": [run.to_dict() for run in self.runs],
         }
-
-
-def _share(
-    turns: tuple[TurnMeasure, ...], shown: Callable[[TurnMeasure], int], said: Callable[[TurnMeasure], int]
-) -> float:
-    total = sum(map(said, turns))
-    return sum(map(shown, turns)) / total if total else 1.0

@@ -33,16 +33,6 @@ class SaidBefore:
     names: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedCounts:
-    """Of what was said before a turn, how much its context shows."""
-
-    facts_said: int
-    facts_shown: int
-    names_said: int
-    names_shown: int
-
-
 class ConversationIndex:
     """The facts and identifiers of a recorded conversation, turn by turn."""
 
@@ -84,26 +74,6 @@ class RetentionMeter:
         self._index = index
         self._summary: Summary | None = None
         self._text = _SummaryText("")
-        # Messages that were cut short, by their ids, with the identifiers that are left.
-        self._shortened: dict[int, tuple[Message, frozenset[str]]] = {}
-
-    def count(
-        self,
-        said: SaidBefore,
-        messages: Sequence[Message],
-        positions: Sequence[int | None],
-        whole: Sequence[Message],
-        before: int,
-    ) -> RetainedCounts:
-        """What a context shows of what was said before the message at position `before`.
-
-        `whole` are the messages of the conversation as they were recorded.
-        """
-        names = self.names_shown(messages, positions, whole, before)
-        facts = self.facts_shown(said.facts, messages, positions, whole)
-        return RetainedCounts(
-            facts_said=len(said.facts), facts_shown=len(facts), names_said=said.names, names_shown=len(names)
-        )
 
     def names_shown(
         self,
@@ -150,11 +120,7 @@ class RetentionMeter:
         original = whole[position - 1]
         if message is original or message.content == original.content:
             return self._index.names[position]
-        known = self._shortened.get(id(message))
-        if known is None or known[0] is not message:
-            known = (message, frozenset(map(_normalize_name, key_identifiers([message]))))
-            self._shortened[id(message)] = known
-        return known[1]
+        return frozenset(map(_normalize_name, key_identifiers([message])))
 
 
 class _SummaryText:

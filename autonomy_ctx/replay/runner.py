@@ -251,7 +251,10 @@ class _SettingRun:
             totals.add(self._record.price, context.tokens, len(context.messages), cached, output)
             totals.was_cut |= bool(context.cut)
             if number == 0:
-                shown = self._count_shown(context, said, turn.position)
+                whole, meter = self._record.conversation.messages, self._meter
+                facts = meter.facts_shown(said.facts, context.messages, context.positions(), whole)
+                names = meter.names_shown(context.messages, context.positions(), whole, turn.position)
+                shown = len(facts), len(names)
         await self._append(turn.rest)
         self._measures.append(totals.measure(turn, said, *shown))
 
@@ -307,11 +310,6 @@ class _SettingRun:
         await self._section.settled()
         self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments, self._context)
         return self._context
-
-    def _count_shown(self, context: ComposedContext, said: SaidBefore, position: int) -> tuple[int, int]:
-        whole = self._record.conversation.messages
-        found = self._meter.count(said, context.messages, context.positions(), whole, position)
-        return found.facts_shown, found.names_shown
 
 
 class _SummaryCosts:
