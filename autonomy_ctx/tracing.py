@@ -84,7 +84,7 @@ _telemetry: _Telemetry | None = None
 
 
 def _find_telemetry() -> _Telemetry | None:
-    """What the providers of this program gave; None when it has set none."""
+    """Find the makers of spans and metrics of this program; None when it has set no provider."""
     global _telemetry
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -106,7 +106,7 @@ def _find_telemetry() -> _Telemetry | None:
 
 
 def _is_set(provider: object, interface: str) -> bool:
-    """Whether a provider does something: those of the interface itself only stand in for one."""
+    """Tell whether a provider does something: those of the interface itself only stand in for one."""
     return not type(provider).__module__.startswith(interface)
 
 
@@ -125,12 +125,12 @@ def _make_telemetry(tracers: Any, meters: Any, measures: bool) -> _Telemetry:
 
 
 def is_tracing() -> bool:
-    """Whether anybody asked for spans or metrics; what only they need is not made otherwise."""
+    """Tell whether anybody asked for spans or metrics."""
     return _find_telemetry() is not None
 
 
 def records_content() -> bool:
-    """Whether the environment asks that spans say what was said."""
+    """Tell whether the environment asks that spans say what was said."""
     return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in CONTENT_VALUES
 
 
@@ -154,7 +154,7 @@ class OperationSpan:
 
     @property
     def is_active(self) -> bool:
-        """Whether there is something to tell it."""
+        """True if the span is recorded."""
         return False
 
     def begin_turn(self) -> None:
@@ -443,7 +443,7 @@ def summary_span(*, first: int, last: int, messages: int | None = None, model: s
 
 
 def current_span_context() -> SpanContext | None:
-    """What names the current span, for work that it causes and does not wait for."""
+    """Name the current span, for work that it causes and does not wait for."""
     if _find_telemetry() is None:
         return None
     from opentelemetry import trace

@@ -75,7 +75,7 @@ _OPEN_ESCAPE = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """What the command line says about the agent; None is what was not said."""
+    """The options of the command line about the agent; None for those not given."""
 
     model: str | None
     base_url: str | None
@@ -119,7 +119,7 @@ def load_agent(place: str) -> Agent:
 
 
 def move_agent(agent: Agent, memory: Memory) -> Agent:
-    """The same agent on another memory."""
+    """Make an agent like this one on another memory."""
     return Agent(agent.name, memory=memory, hooks=list(agent.hooks), **agent.options.arguments())
 
 
@@ -208,7 +208,7 @@ class ChatSession:
             self.output.messages.print(TurnLine(report.sections, turn_notes(report)))
 
     async def _inspect(self, turn: str | None = None) -> TurnReport | None:
-        """What a turn was shown; None where no turn is recorded."""
+        """Read what a turn was shown; None where no turn is recorded."""
         with suppress(UnknownTurn, UnknownConversation):
             return await inspect_turn(self.agent.memory, turn=turn, **self.place)
         return None

@@ -1,4 +1,4 @@
-"""What a database is, found without changing it: of which kind, which schema it has, what a user may do.
+"""Looks at a database without changing it: its kind, its schema, and what a user may do.
 
 Opening a `Memory` makes tables where there are none and upgrades old ones. Commands that only read look here
 first.
@@ -61,7 +61,7 @@ def sqlite_schema_version(path: Path) -> int | None:
 
 
 def _has_open_log(path: Path) -> bool:
-    """Whether there is a write-ahead log with commits, and the index that a reader of it needs."""
+    """Tell whether there is a write-ahead log with commits, and the index that a reader of it needs."""
     try:
         return os.stat(f"{path}-wal").st_size > 0 and os.path.exists(f"{path}-shm")
     except OSError:
@@ -75,7 +75,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """What a PostgreSQL database is, and what the user of the URL may do there."""
+    """The state of a PostgreSQL database, and what the user of the URL may do there."""
 
     # Without user and password.
     name: str
@@ -113,7 +113,7 @@ async def read_server_state(url: str) -> ServerState:
 
 
 async def hears_notifications(url: str) -> bool:
-    """Whether a connection hears what another one tells it, which it does not behind most poolers."""
+    """Tell whether a connection hears another one, which it does not behind most poolers."""
     from psycopg import sql
 
     channel = f"autonomy_ctx_doctor_{uuid4().hex}"

@@ -66,7 +66,7 @@ PREFERENCES = "Ana: vegetarian, up early, 120 EUR a night at most, Python 3.12, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRun:
-    """What the turns took: milliseconds of each compose, and tokens with and without summaries."""
+    """The cost of the turns: milliseconds of each compose, and tokens with and without summaries."""
 
     compose_milliseconds: Sequence[float]
     whole_history_tokens: int
@@ -97,7 +97,7 @@ class ComposeTimer:
 
 
 def make_template(clock: DemoClock) -> tuple[ContextTemplate, SummarizedHistorySection]:
-    """What changes seldom comes first, what changes every turn comes last: caches live on that."""
+    """Make a template with what changes seldom first and what changes every turn last, for caches."""
 
     def preferences(scope: str, conversation: str, params: Any) -> list[dict[str, Any]]:
         return [{"role": "system", "content": PREFERENCES}]
@@ -205,7 +205,7 @@ async def drive(
 
 
 def draw_metrics(console: Console, run: DemoRun) -> None:
-    """What the turns took."""
+    """Draw what the turns took."""
     found, taken = run.metrics, run.compose_milliseconds
     console.print(Heading("What it took", "agent.get_metrics()"))
     rows = [
@@ -314,7 +314,7 @@ def draw_next_steps(console: Console) -> None:
 
 
 def _program() -> str:
-    """How this command is called here: by its path, where its virtual environment is not active."""
+    """Find how this command is called here: by its path, where its virtual environment is not active."""
     beside = Path(sys.executable).with_name(PROGRAM)
     if shutil.which(PROGRAM) or not beside.exists():
         return PROGRAM

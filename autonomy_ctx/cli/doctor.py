@@ -226,7 +226,7 @@ def _examine_file(path: str) -> list[Diagnosis]:
 
 
 def _find_faults(file: Path) -> list[str]:
-    """What SQLite finds wrong with a file when it reads all of it."""
+    """List what SQLite finds wrong with a file when it reads all of it."""
     try:
         with closing(connect_read_only(file)) as connection:
             faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]

@@ -45,7 +45,7 @@ LINE_CHARACTERS = 1_000
 
 
 class SectionLike(Protocol):
-    """What is drawn of a section: the report of a compose has it, and so has that of an inspection."""
+    """The part of a section that is drawn, of the report of a compose or of an inspection."""
 
     @property
     def name(self) -> str: ...
@@ -226,7 +226,7 @@ def message_lines(context: ComposedContext, section: str | None = None) -> list[
 
 
 def describe_message(message: Message) -> str:
-    """What a message says, and which tools it calls, on one line."""
+    """Put what a message says and which tools it calls on one line."""
     return join_line(message.text, (), message.tool_calls)
 
 

@@ -34,7 +34,7 @@ _GC_THRESHOLDS = (5_000, 200, 50)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
-    """What the command line says about the endpoint; None is what was not said."""
+    """The options of the command line about the endpoint; None for those not given."""
 
     upstream: str
     host: str
@@ -86,7 +86,7 @@ class EndpointOptions:
         return found
 
     def context_summary(self) -> bool | Mapping[str, Any]:
-        """How histories are summarized."""
+        """Make the settings of summaries."""
         model = None if self.summary_model is None else Model(self.summary_model)
         given = {"floor": self.floor, "ceiling": self.ceiling, "model": model}
         return {name: value for name, value in given.items() if value is not None} or True

@@ -109,7 +109,7 @@ async def resolve_turn(memory: Memory, key: Key, given: str | None) -> str | Non
 
 
 def turn_name(turn: TurnInfo) -> str:
-    """How a turn is named on the command line: by the position of its message, or by its id."""
+    """Name a turn as the command line does: by the position of its message, or by its id."""
     return clean_line(turn.id) if turn.position is None else str(turn.position)
 
 

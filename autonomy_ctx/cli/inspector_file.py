@@ -73,7 +73,7 @@ async def make_inspector_html(
 
 
 async def _answers(memory: Memory, report: ConversationReport) -> AsyncIterator[tuple[str, Any]]:
-    """What the page asks of one conversation, each answer by its question."""
+    """Answer what the page asks of one conversation, by question."""
     place = {"agent": report.agent, "scope": report.scope, "conversation": report.conversation}
     given = (memory, report.scope, report.conversation)
     yield _question("conversation", place), report.to_dict()
@@ -174,7 +174,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _share(value: Any, places: dict[str, int]) -> Any:
-    """The same values, with the number of a text in the place of each that occurs more than once."""
+    """Put its number in the place of each text that occurs more than once."""
     if isinstance(value, str):
         return {_SHARED_KEY: places[value]} if value in places else value
     if isinstance(value, dict):

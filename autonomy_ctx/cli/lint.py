@@ -47,7 +47,7 @@ def lint_templates(
 
 
 def is_template(value: Any) -> bool:
-    """Whether an object has an order of sections."""
+    """Tell whether an object has an order of sections."""
     return isinstance(value, ContextTemplate | Agent)
 
 

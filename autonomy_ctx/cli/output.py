@@ -1,4 +1,4 @@
-"""What a command prints: results on stdout, as JSON or for people; everything else on stderr.
+"""Prints results on stdout, as JSON or for people, and everything else on stderr.
 
 Stored text comes from users, models and tools. It is printed without control sequences, and never read as
 markup.
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(
 
 
 class ExitCode(IntEnum):
-    """How a command ended. `FAILED`: it ran and found something wrong, or could not do all of it."""
+    """The end of a command. `FAILED`: it ran and found something wrong, or could not do all of it."""
 
     DONE = 0
     FAILED = 1
@@ -49,7 +49,7 @@ class CommandFailed(Exception):
 
 
 class WrongInput(CommandFailed):
-    """What a command was given cannot be: a path, a name, a file or options that do not go together."""
+    """Wrong input of a command: a path, a name, a file, or options that do not go together."""
 
     exit_code = ExitCode.WRONG_INPUT
 
@@ -126,12 +126,12 @@ class Output:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return self.console.width
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody watches who can be shown progress."""
+        """True if somebody watches who can be shown progress."""
         return self.messages.is_terminal and self.messages.color_system is not None
 
     def print(self, *parts: RenderableType) -> None:

@@ -193,7 +193,7 @@ def serve(
 
 
 class Service(NamedTuple):
-    """What a file asks for: a node, what starts its agents, and memories that nobody else closes."""
+    """The service of a file: a node, what starts its agents, and memories that nobody else closes."""
 
     node: Node
     main: Main
@@ -209,7 +209,7 @@ async def run_service(service: Service, main: Main) -> None:
 
 
 def load_service(place: str, memory: str | None) -> Service:
-    """What a file asks for. Its Node goes before its `main`, and that before its agents."""
+    """Find the service of a file. Its Node goes before its `main`, and that before its agents."""
     _, name = split_place(place)
     found = load_objects(place, is_servable if name else is_default_servable, WHAT)
     nodes = [one for one in found.values() if isinstance(one, Node)]
@@ -236,12 +236,12 @@ def load_service(place: str, memory: str | None) -> Service:
 
 
 def is_servable(value: Any) -> bool:
-    """Whether an object that was named can be served."""
+    """Tell whether an object that was named can be served."""
     return isinstance(value, Node | Agent) or inspect.iscoroutinefunction(value)
 
 
 def is_default_servable(value: Any) -> bool:
-    """Whether an object is served when none was named: of functions, only the file's own `main`."""
+    """Tell whether an object is served when none was named: of functions, only the file's own `main`."""
     if inspect.iscoroutinefunction(value):
         return (value.__module__, value.__name__) == (MODULE, MAIN)
     return is_servable(value)

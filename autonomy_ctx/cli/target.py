@@ -1,4 +1,4 @@
-"""What a command works on: the memory, and one conversation in it, found by the names that were given."""
+"""Finds the memory and the conversation that a command works on, by the names that were given."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class SchemaVersions:
 
 
 async def read_versions(url: str) -> SchemaVersions | None:
-    """How new a database is, found without changing it; None for stores of other packages."""
+    """Read how new a database is, without changing it; None for stores of other packages."""
     if url.startswith("sqlite:"):
         return SchemaVersions(sqlite_schema_version(Path(path_from_url(url))), latest_version())
     if url.startswith(POSTGRES):

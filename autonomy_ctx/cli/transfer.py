@@ -59,7 +59,7 @@ MAX_PROBLEMS = 8
 
 
 class FileFormat(StrEnum):
-    """What a file of messages looks like."""
+    """The format of a file of messages."""
 
     JSONL = "jsonl"
     OPENAI = "openai"
@@ -284,7 +284,7 @@ class _Names:
 
 @dataclass(slots=True)
 class _Report:
-    """What an import did."""
+    """The result of an import."""
 
     stored: int = 0
     known: int = 0

@@ -116,7 +116,7 @@ def print_summary(output: Output, event: SummaryEvent) -> None:
 
 
 def print_end(output: Output, metrics: dict[str, Any], *, is_job: bool) -> ExitCode:
-    """What was done; whether all of it could be."""
+    """Print what was done; the exit code tells whether all of it could be."""
     committed, failed = metrics["summaries_committed"], metrics["background_tasks_failed"]
     counts = {"failed": failed, "were refused": metrics["summaries_refused"]}
     problems = [f"{number} {what}" for what, number in counts.items() if number]

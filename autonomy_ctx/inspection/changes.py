@@ -1,4 +1,4 @@
-"""What changed between two contexts: as plain sentences, and section by section, message by message."""
+"""Describes what changed between two contexts, as plain sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OMITTED_NOUNS = {"facts": "fact", "pins": "pinned message", "profile": "line of
 
 
 def describe_changes(before: ComposedContext, after: ComposedContext) -> list[str]:
-    """What is different in the later of two contexts, one sentence each, the most telling first."""
+    """Describe what is different in the later of two contexts, the most telling first."""
     return [
         *_failures(before, after),
         *_summary_changes(_segments(before), _segments(after)),
@@ -34,7 +34,7 @@ def describe_changes(before: ComposedContext, after: ComposedContext) -> list[st
 
 
 def fingerprint(message: Message) -> str:
-    """What a model sees of a message, as one text to compare."""
+    """Write what a model sees of a message as one text to compare."""
     return json.dumps(visible_fields(message), ensure_ascii=True)
 
 

@@ -172,7 +172,7 @@ def _segments(versions: Sequence[SegmentVersion]) -> list[TimelineSegment]:
 
 
 class _Reach:
-    """How far segments reached at each time: coverage never goes back, but for what was taken back."""
+    """The reach of segments at each time: coverage never goes back, but for what was taken back."""
 
     def __init__(self, versions: Sequence[SegmentVersion], *, with_digests: bool) -> None:
         kept = [one.segment for one in versions if one.replaced_by is None or one.replaced_by > 0]

@@ -114,7 +114,7 @@ class TurnCost(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnThinking(Report):
-    """How much thinking of earlier replies a request had, and how much was left out, with the reasons.
+    """The thinking of earlier replies that a request had, and that was left out, with the reasons.
 
     `is_refused` says that the provider refused the request for its thinking, and it was sent again without.
     """
@@ -266,7 +266,7 @@ def total_usage(turn: TurnRecord) -> Usage | None:
 
 
 def turn_cost(turn: TurnRecord) -> float | None:
-    """What all steps cost by the usage that was reported; None when it is not known of all."""
+    """Add up the cost of all steps by reported usage; None when it is not known of all."""
     costs = [
         None if step.usage is None or step.model is None else estimate_cost(step.usage, step.model)
         for step in turn.steps

@@ -96,7 +96,7 @@ class RecordedConversation:
         ]
 
     def last_turns(self, count: int) -> RecordedConversation:
-        """The same conversation with only its last turns."""
+        """Make a copy with only the last turns."""
         check_int("count", count)
         starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
         if len(starts) <= count:
@@ -104,7 +104,7 @@ class RecordedConversation:
         return self._with(messages=self.messages[starts[-count] :])
 
     def with_instructions(self, instructions: str) -> RecordedConversation:
-        """The same conversation with other instructions before it."""
+        """Make a copy with other instructions."""
         return self._with(instructions=instructions)
 
     def _with(self, **fields: Any) -> RecordedConversation:
@@ -133,7 +133,7 @@ async def read_conversation(memory: Memory, scope: str, conversation: str) -> Re
 
 
 async def _read_instructions(memory: Memory, scope: str, conversation: str) -> str:
-    """What stood before the history in the newest turn there is a record of; nothing without one."""
+    """Read what stood before the history in the newest recorded turn; nothing without one."""
     records = ContextRecords(memory, seconds=math.inf, clock=lambda: datetime.now(UTC))
     try:
         context = await records.explain(make_key(memory.agent, scope, conversation), None, None)

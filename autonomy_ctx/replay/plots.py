@@ -44,7 +44,7 @@ class Point:
 
     @property
     def is_important(self) -> bool:
-        """Whether it is one of the two settings that are recommended."""
+        """True for one of the two settings that are recommended."""
         return self.style in ("best", "second")
 
 

@@ -33,7 +33,7 @@ def recommend(runs: Sequence[ReplayRun], whole: ReplayRun) -> Recommendation:
 
 
 def kept_share(run: ReplayRun) -> float:
-    """How much of what was said its contexts show, as one number."""
+    """Weigh what the contexts show of what was said, as one number."""
     return FACTS_WEIGHT * run.facts_share + (1 - FACTS_WEIGHT) * run.names_share
 
 
@@ -91,7 +91,7 @@ def _second_sentence(best: ReplayRun, whole: ReplayRun) -> str:
 
 
 def _compare(second: ReplayRun, best: ReplayRun) -> str:
-    """What the second best would change, in one sentence."""
+    """Tell what the second best would change, in one sentence."""
     parts = []
     if best.cost:
         change = second.cost / best.cost - 1

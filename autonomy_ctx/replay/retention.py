@@ -27,7 +27,7 @@ MIN_SHARED_WORDS = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidBefore:
-    """What was said before a turn: the facts that hold then, and how many identifiers were named."""
+    """The facts that hold before a turn, and how many identifiers were named."""
 
     facts: tuple[Fact, ...]
     names: int
@@ -140,7 +140,7 @@ class _SummaryText:
         return known
 
     def _rephrases(self, fact: Fact) -> bool:
-        """Whether one line has the fact's identifiers and most of its words."""
+        """Tell whether one line has the fact's identifiers and most of its words."""
         if not self._lines:
             return False
         if self._words is None:

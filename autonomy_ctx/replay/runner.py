@@ -129,7 +129,7 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What all settings of a replay have in common."""
+    """The parts that all settings of a replay have in common."""
 
     conversation: RecordedConversation
     turns: Sequence[RecordedTurn]
@@ -144,7 +144,7 @@ class _Record:
         return 0 if message is None else self.counter.count_uncalibrated(message)
 
     def is_pause(self, before: Message, after: Message) -> bool:
-        """Whether so much time lies between two messages that a cache has forgotten the first."""
+        """Tell whether so much time lies between two messages that a cache has forgotten the first."""
         # Answers of a model may have times of another clock; what a request ends with is said by others.
         gap = (after.created_at - before.created_at).total_seconds()
         return self.conversation.has_times and gap > self.cache_seconds
@@ -152,7 +152,7 @@ class _Record:
 
 @dataclass(slots=True)
 class _TurnTotals:
-    """What the requests of one turn add up to."""
+    """The sums over the requests of one turn."""
 
     requests: int = 0
     sent: int = 0
@@ -313,7 +313,7 @@ class _SettingRun:
 
 
 class _SummaryCosts:
-    """What the summaries of a run cost: by the tokens a model used, or as it would have used them."""
+    """The cost of the summaries of a run: by the tokens a model used, or would have used."""
 
     def __init__(self, record: _Record, has_model: bool) -> None:
         self._record, self._has_model = record, has_model
@@ -360,7 +360,7 @@ class _SummaryCosts:
 
 
 def _is_cached(context: ComposedContext, positions: Sequence[int], *, with_summary: bool) -> bool:
-    """Whether a provider has the messages at these positions, and the summary, from this request."""
+    """Tell whether a provider has the messages at these positions, and the summary, from a request."""
     if context.tokens < MIN_CACHED_TOKENS:
         return False
     if with_summary and not any(isinstance(message, Summary) for message in context.messages):
@@ -369,7 +369,7 @@ def _is_cached(context: ComposedContext, positions: Sequence[int], *, with_summa
 
 
 def _measure_whole(record: _Record) -> ReplayRun:
-    """The same turns with the whole history in every context: arithmetic, nothing is composed."""
+    """Measure the turns with the whole history in every context: arithmetic, nothing is composed."""
     instructions = record.conversation.instructions
     start = record.tokens(Message("system", instructions)) if instructions else 0
     tokens, count = start, bool(instructions) + 0
@@ -416,6 +416,6 @@ def _read_price(price: Price | str) -> tuple[str, Price]:
 
 
 def _count_pauses(record: _Record) -> int:
-    """How many requests came so late that nothing of the one before was cached."""
+    """Count the requests that came so late that nothing of the one before was cached."""
     ends = [request.said[-1] for turn in record.turns for request in turn.requests]
     return sum(record.is_pause(before, after) for before, after in pairwise(ends))

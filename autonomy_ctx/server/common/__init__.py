@@ -1,1 +1,1 @@
-"""What every server needs: the application, addresses, keys, limits and answers."""
+"""The parts that every server needs: the application, addresses, keys, limits and answers."""

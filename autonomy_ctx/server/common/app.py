@@ -162,7 +162,7 @@ def _unsupported_encoding(message: str) -> RequestRefused:
 
 
 class HealthState:
-    """Whether a node is healthy, as it was within the last second.
+    """The health of a node, as it was within the last second.
 
     The check needs a write, and clients without a token may request it, so the result is cached.
     """
@@ -221,7 +221,7 @@ class Routes(AgentRoutes):
         return StreamingResponse(_history_body(messages), media_type="application/json")
 
     async def health(self, request: Request) -> Response:
-        """Whether the node can take turns, as of the last second."""
+        """Tell whether the node can take turns, as of the last second."""
         if await self._health.healthy():
             return json_response({"status": "ok"})
         return json_response({"status": "unavailable"}, status=503)

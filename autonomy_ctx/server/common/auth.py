@@ -100,7 +100,7 @@ class InspectorAccess:
         )
 
     def is_token(self, token: str) -> bool:
-        """Whether a text is the token."""
+        """Compare a text with the token."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def _has_cookie(self, headers: Headers) -> bool:
@@ -140,7 +140,7 @@ def _header_values(headers: Headers, name: bytes) -> list[str]:
 
 
 def _comes_from_elsewhere(headers: Headers, hosts: Sequence[str]) -> bool:
-    """Whether a page of another site sends this."""
+    """Tell whether a page of another site sends a request."""
     own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
     return any(origin.lower() not in own for origin in _header_values(headers, b"origin"))
 

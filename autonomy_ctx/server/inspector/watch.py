@@ -26,7 +26,7 @@ MAX_WATCHED = 200
 
 
 class ConversationWatch:
-    """What a page watches: one conversation, or those of a scope, with all agents or with one."""
+    """The conversations that a page watches: one, or those of a scope, with all agents or with one."""
 
     def __init__(self, memory: Memory, scope: str, agent: str | None, conversation: str | None) -> None:
         self._memory, self._scope, self._agent, self._conversation = memory, scope, agent, conversation

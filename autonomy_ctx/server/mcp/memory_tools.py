@@ -41,7 +41,7 @@ CONVERSATION, AGENT = "conversation_name", "agent_name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAnswer:
-    """What a tool gives: text for a model, and the same as data."""
+    """The answer of a tool: text for a model, and the same as data."""
 
     text: str
     data: dict[str, Any]
@@ -547,7 +547,7 @@ def _clamp(text: str) -> str:
 
 
 def _quote(label: str, text: str) -> str:
-    """What users and models once said, as data between marks that it cannot close."""
+    """Put text of users and models between marks that it cannot close."""
     return wrap_untrusted(label, text, nonce(text))
 
 

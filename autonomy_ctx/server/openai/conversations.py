@@ -157,7 +157,7 @@ class Conversations:
             return await self._compose(place, request, max_tokens)
 
     async def compose_again(self, exchange: Exchange, *, max_tokens: int) -> Exchange:
-        """The same request with a smaller context."""
+        """Compose a request again with a smaller context."""
         request = exchange.request
         context = await self._engine.compose(
             exchange.key,
@@ -197,7 +197,7 @@ class Conversations:
             await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
 
     async def owns_response(self, scope: str, response_id: str) -> bool:
-        """Whether a response was given in a scope."""
+        """Tell whether a response was given in a scope."""
         return await self._look_up(scope, _response_name(response_id)) is not None
 
     # -- finding ----------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Conversations:
         return _PlacedRequest(key, _identify(said, placed.ids), placed.after)
 
     async def _waits(self, key: Key, message_id: str, is_retry: bool) -> bool:
-        """Whether a message is the newest of its conversation, and nobody waits for its answer any more.
+        """Tell whether a message is the newest of its conversation, and nobody waits for its answer.
 
         In a retry it may have an answer, which its client did not get.
         """
@@ -442,7 +442,7 @@ class Conversations:
 
 
 async def _fingerprints(said: Sequence[SourcedMessage]) -> list[str]:
-    """What messages say, as hashes; of a long history in a thread."""
+    """Hash what messages say; those of a long history in a thread."""
     messages = [one.message for one in said]
     if len(messages) < _LONG_HISTORY:
         return list(map(fingerprint, messages))
@@ -486,12 +486,12 @@ def _check_results(
 
 
 def _begins_with(sources: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether these are the first; those that are the same objects are not looked into."""
+    """Tell whether a history begins with these messages."""
     return list(sources[: len(others)]) == list(others)
 
 
 def _is_answer(source: Mapping[str, Any]) -> bool:
-    """Whether a message, or an item of a response, is the assistant's."""
+    """Tell whether a message, or an item of a response, is the assistant's."""
     kind = source.get("type") or "message"
     return source.get("role") == "assistant" or (kind != "message" and not str(kind).endswith("_output"))
 

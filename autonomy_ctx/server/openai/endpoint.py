@@ -306,7 +306,7 @@ def _read_request(api: OpenAIApi, raw: bytes, headers: Mapping[str, str]) -> Cli
 
 
 def _upstream_path(scope: Scope) -> str:
-    """What comes after `/v1` in the address of a request, as the client wrote it."""
+    """Take what comes after `/v1` in the address of a request, as the client wrote it."""
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     path = raw.decode("latin-1").removeprefix(quote(scope.get("root_path", "")))
     return path.partition("?")[0].removeprefix("/v1")

@@ -32,7 +32,7 @@ _SERVER_WORDS = ("server_error", "server_error")
 
 
 class OpenAIError(Exception):
-    """What a client gets instead of an answer."""
+    """An error that a client gets instead of an answer."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ def invalid_request(message: str, *, param: str | None = None) -> OpenAIError:
 
 
 def to_openai_error(error: Exception) -> OpenAIError:
-    """What the client is told about an error; what it must not know is logged."""
+    """Make the error that a client is told; details that it must not know are logged."""
     match error:
         case OpenAIError():
             return error

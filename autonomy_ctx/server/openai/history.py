@@ -1,4 +1,4 @@
-"""What a client's messages are beside a log: known, new, sent again, or another past. Pure functions.
+"""Compares a client's messages with a log: known, new, sent again, or another past. Pure functions.
 
 Clients of the OpenAI API send a whole history, its end, or only new messages. Messages are compared by
 content, not by format: a client may drop the thinking of an answer, write a text as a list of parts, or
@@ -34,7 +34,7 @@ class Placement:
 
 
 def fingerprint(message: Message) -> str:
-    """What a message says, as a hash; the same however a client writes it."""
+    """Hash what a message says, however a client writes it."""
     role = ChatRole.SYSTEM if message.role in INSTRUCTION_ROLES else message.role
     images = [part.image for part in message.parts if isinstance(part, ImageContent)]
     calls = [(call.id, call.name, _normalize_arguments(call)) for call in message.tool_calls]
@@ -57,7 +57,7 @@ def chain_ids(fingerprints: Iterable[str], before: str = "") -> list[str]:
 
 
 def pair_id(question: str, answer: str) -> str:
-    """What an answer and the message before it have together: it finds a history without its beginning."""
+    """Hash an answer with the message before it, which finds a history without its beginning."""
     return _digest(f"{question}\n\n{answer}")
 
 

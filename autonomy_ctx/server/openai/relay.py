@@ -1,4 +1,4 @@
-"""How an answer of upstream gets to the client: its bytes as they came, and stored before the last of them.
+"""Passes an answer of upstream to the client: its bytes as they came, stored before the last is sent.
 
 Nothing is sent to the client before it is known that the request was not too long. If it was, upstream is
 called again with a smaller context. A stream that breaks off ends with an error in the format of the API.
@@ -59,7 +59,7 @@ _HEADER_CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code
 
 
 class Exchanges:
-    """What is composed for upstream, within what its models read at once, and what is stored of it."""
+    """Composes requests for upstream within the windows of its models, and stores their answers."""
 
     def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
         self._engine, self._conversations = engine, conversations
@@ -78,7 +78,7 @@ class Exchanges:
         return await self._conversations.begin(scope, request, max_tokens=limit)
 
     async def compose_smaller(self, exchange: Exchange, overflow: Overflow) -> Exchange | None:
-        """The same request with less, after it was too much for the model; None if there is no less."""
+        """Compose a request with less, after it was too much for the model; None if there is no less."""
         request, composed = exchange.request, exchange.context.composed
         counter = self._engine.memory.token_counter
         sent = composed.tokens + counter.count_tools(exchange.context.tools)
@@ -121,7 +121,7 @@ class Exchanges:
             logger.error("an answer could not be stored in time")
 
     def _context_limit(self, scope: str, request: ClientRequest) -> int | None:
-        """What a context may fill, unless the template has a budget of its own."""
+        """Find the most tokens of a context, unless the template has a budget of its own."""
         if self._engine.template.max_tokens is not None or request.model is None:
             return None
         window = self._windows.get((scope, request.model)) or find_context_window(request.model)

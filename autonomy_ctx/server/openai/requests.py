@@ -50,7 +50,7 @@ _PART_FIELDS = {"text": frozenset(("type", "text")), "image_url": frozenset(("ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """What a client asks for: its rules, and the messages or items after them, as it wrote them."""
+    """A request of a client: its instructions, and the messages or items after them, as it wrote them."""
 
     api: OpenAIApi
     body: Mapping[str, Any]
@@ -70,12 +70,12 @@ class ClientRequest:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer is to come in pieces."""
+        """True if the answer is to come in pieces."""
         return self.body.get("stream") is True
 
     @property
     def output_tokens(self) -> int:
-        """How many tokens the answer may have; 0 when it is not said."""
+        """The number of tokens that the answer may have; 0 when it is not said."""
         names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
         return next(filter(None, (as_count(self.body.get(name)) for name in names)), 0)
 
@@ -449,7 +449,7 @@ def _read_call(call: Any) -> Any:
 
 
 def _is_plain(source: Mapping[str, Any]) -> bool:
-    """Whether a message has fields for all that the client's has: text, images, calls and results."""
+    """Tell whether our messages have fields for all that the client's has."""
     if any(name not in _MESSAGE_FIELDS and value for name, value in source.items()):
         return False
     content = source.get("content")

@@ -69,7 +69,7 @@ class UpstreamResponse:
 
     @property
     def content_type(self) -> str:
-        """What the body is, without its parameters."""
+        """The type of the body, without its parameters."""
         found = next((value for name, value in self.headers if name == "content-type"), "")
         return found.partition(";")[0].strip().lower()
 
@@ -119,7 +119,7 @@ class Upstream:
 
     @property
     def has_key(self) -> bool:
-        """Whether a fixed key is used for all clients."""
+        """True if a fixed key is used for all clients."""
         return self._secret is not None
 
     def headers(
@@ -227,7 +227,7 @@ class StreamPiece(NamedTuple):
 
     @property
     def is_heartbeat(self) -> bool:
-        """Whether it says nothing but that the server is there: a comment."""
+        """True for a comment, which says only that the server is there."""
         return self.data is None and not self.is_done
 
 

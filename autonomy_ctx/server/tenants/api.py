@@ -103,7 +103,7 @@ class TurnBody(TypedDict):
 
 
 class TurnAnswer(TypedDict):
-    """What an agent answered."""
+    """The answer of an agent."""
 
     text: str
     turn: str
@@ -185,20 +185,20 @@ class Confirmation(TypedDict):
 
 
 class UndoBody(TypedDict):
-    """What to undo: the last turn, or the newest segment of the summary."""
+    """The thing to undo: the last turn, or the newest segment of the summary."""
 
     conversation: str
     what: Literal["turn", "summary"]
 
 
 class UndoAnswer(TypedDict):
-    """How many messages or segments were removed."""
+    """The number of messages or segments that were removed."""
 
     undone: int
 
 
 class DeletionAnswer(TypedDict):
-    """How many messages were deleted."""
+    """The number of messages that were deleted."""
 
     deleted: int
 

@@ -23,7 +23,7 @@ _EVENTS = "server-sent events: text, thinking, call and result, and last done, w
 
 
 class ErrorDetail(TypedDict):
-    """What is wrong, and what to do."""
+    """The problem, and what to do about it."""
 
     type: str
     message: str
