@@ -515,27 +515,19 @@ def chat(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."
-        ),
+        typer.Option(metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."),
     ] = None,
     base_url: BaseUrlOption = None,
     instructions: Annotated[
-        str | None, typer.Option("--instructions", metavar="TEXT", help="The instructions of the agent.")
+        str | None, typer.Option(metavar="TEXT", help="The instructions of the agent.")
     ] = None,
     auto: Annotated[
-        bool,
-        typer.Option("--auto", help="Choose the limits of summaries by the model's window and price."),
+        bool, typer.Option("--auto", help="Choose the limits of summaries by the model's window and price.")
     ] = False,
-    floor: Annotated[
-        int | None, typer.Option("--floor", help="Messages that stay verbatim after a summary.")
-    ] = None,
-    ceiling: Annotated[
-        int | None, typer.Option("--ceiling", help="Messages above which a summary is written.")
-    ] = None,
+    floor: Annotated[int | None, typer.Option(help="Messages that stay verbatim after a summary.")] = None,
+    ceiling: Annotated[int | None, typer.Option(help="Messages above which a summary is written.")] = None,
     budget: Annotated[
-        int | None,
-        typer.Option("--budget", metavar="TOKENS", help="The maximum number of tokens of a context."),
+        int | None, typer.Option(metavar="TOKENS", help="The maximum number of tokens of a context.")
     ] = None,
     memory: MemoryOption = None,
     agent: AgentOption = None,

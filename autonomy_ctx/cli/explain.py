@@ -60,9 +60,7 @@ async def explain_turn(
     agent: AgentOption = None,
     step: Annotated[
         int | None,
-        typer.Option(
-            "--step", min=1, help="The number of a request of the turn. Without it: the last request."
-        ),
+        typer.Option(min=1, help="The number of a request of the turn. Without it: the last request."),
     ] = None,
     messages: Annotated[bool, typer.Option("--messages", help="List the messages that were sent.")] = False,
 ) -> None:

@@ -46,9 +46,7 @@ async def inspect(
     agent: AgentOption = None,
     html: Annotated[
         str | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write one self-contained HTML file instead; - means stdout."
-        ),
+        typer.Option(metavar="FILE", help="Write one self-contained HTML file instead; - means stdout."),
     ] = None,
     port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 0,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions on the page.")] = False,

@@ -39,13 +39,12 @@ async def serve_mcp(
     write: Annotated[bool, typer.Option("--write", help="Let clients pin and change facts.")] = False,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on, with --http.")
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on, with --http.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 means any free port.")] = 0,
     token: Annotated[
         str | None,
         typer.Option(
-            "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
             help="The token that clients must send, with --http. Without it, a random token is made.",

@@ -30,7 +30,6 @@ async def migrate(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
             metavar="FILE|URL",
             help="Copy everything into this memory and compare both. It is created if it does not exist.",
         ),

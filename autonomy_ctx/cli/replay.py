@@ -56,9 +56,7 @@ async def replay_conversation(
     agent: AgentOption = None,
     pick: Annotated[
         str | None,
-        typer.Option(
-            "--pick", metavar="NAME|NUMBER", help="The conversation to replay, if a file has several."
-        ),
+        typer.Option(metavar="NAME|NUMBER", help="The conversation to replay, if a file has several."),
     ] = None,
     floor: Annotated[
         str, typer.Option(metavar="N,N,...", help="Messages shown verbatim after a summary.")

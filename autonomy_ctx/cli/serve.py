@@ -48,19 +48,15 @@ def serve(
     upstream: Annotated[
         str | None,
         typer.Option(
-            "--upstream",
             metavar="URL",
             help="Serve the OpenAI API in front of this server, such as https://api.openai.com/v1.",
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
-            "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
             help="The token that clients must send. Without it, a random token is made and printed.",
@@ -72,7 +68,6 @@ def serve(
     idle_seconds: Annotated[
         float,
         typer.Option(
-            "--idle-seconds",
             metavar="SECONDS",
             help="How long a connection stays open between requests. More than a load balancer keeps it.",
         ),
@@ -81,46 +76,33 @@ def serve(
     scope: Annotated[
         str | None,
         _upstream_option(
-            "--scope",
-            "-s",
-            metavar="NAME",
-            help="The scope of the conversations. Without it: default.",
+            "--scope", "-s", metavar="NAME", help="The scope of the conversations. Without it: default."
         ),
     ] = None,
     scope_by_key: Annotated[
-        bool,
-        _upstream_option(
-            "--scope-by-key",
-            help="Use a separate scope for each API key of a client.",
-        ),
+        bool, _upstream_option("--scope-by-key", help="Use a separate scope for each API key of a client.")
     ] = False,
     api_key_env: Annotated[
         str | None,
         _upstream_option(
-            "--api-key-env",
-            metavar="VARIABLE",
-            help="Send the key in this variable to upstream, not the client's key.",
+            metavar="VARIABLE", help="Send the key in this variable to upstream, not the client's key."
         ),
     ] = None,
     conversation_by_user: Annotated[
         bool,
         _upstream_option(
-            "--conversation-by-user",
-            help="Use one conversation for each `user` that a request names.",
+            "--conversation-by-user", help="Use one conversation for each `user` that a request names."
         ),
     ] = False,
     floor: Annotated[
-        int | None,
-        _upstream_option("--floor", help="Messages that stay verbatim after a summary."),
+        int | None, _upstream_option(help="Messages that stay verbatim after a summary.")
     ] = None,
     ceiling: Annotated[
-        int | None,
-        _upstream_option("--ceiling", help="Messages above which a summary is written."),
+        int | None, _upstream_option(help="Messages above which a summary is written.")
     ] = None,
     max_tokens: Annotated[
         int | None,
         _upstream_option(
-            "--max-tokens",
             metavar="TOKENS",
             help="The maximum number of tokens of a context. Without it: the model's context window.",
         ),
@@ -128,7 +110,6 @@ def serve(
     summary_model: Annotated[
         str | None,
         _upstream_option(
-            "--summary-model",
             metavar="NAME",
             help="The model that writes the summaries, called with your own key. Without it: digests.",
         ),

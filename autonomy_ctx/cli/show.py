@@ -57,24 +57,20 @@ async def show(
     agent: AgentOption = None,
     messages: Annotated[bool, typer.Option("--messages", help="A page of the messages.")] = False,
     before: Annotated[
-        int | None,
-        typer.Option("--before", min=1, metavar="POSITION", help="Messages before this position."),
+        int | None, typer.Option(min=1, metavar="POSITION", help="Messages before this position.")
     ] = None,
     after: Annotated[
-        int | None,
-        typer.Option("--after", min=0, metavar="POSITION", help="Messages after this position."),
+        int | None, typer.Option(min=0, metavar="POSITION", help="Messages after this position.")
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE_MESSAGES, help="The number of messages.")
     ] = PAGE_SIZE,
     message: Annotated[
-        int | None,
-        typer.Option("--message", min=1, metavar="POSITION", help="One message with its whole text."),
+        int | None, typer.Option(min=1, metavar="POSITION", help="One message with its whole text.")
     ] = None,
     turns: Annotated[bool, typer.Option("--turns", help="The recorded turns.")] = False,
     turn: Annotated[
-        str | None,
-        typer.Option("--turn", metavar="TURN", help="The messages that the model was sent in a turn."),
+        str | None, typer.Option(metavar="TURN", help="The messages that the model was sent in a turn.")
     ] = None,
     summary: Annotated[bool, typer.Option("--summary", help="The segments of the summary.")] = False,
     facts: Annotated[

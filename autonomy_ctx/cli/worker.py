@@ -24,25 +24,18 @@ async def run_worker(
     output: Output,
     memory: MemoryOption = None,
     name: Annotated[
-        str,
-        typer.Option(
-            "--name", metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents."
-        ),
+        str, typer.Option(metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents.")
     ] = NAME,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="The model that writes the summaries. Without it: digests."
-        ),
+        typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
     ] = None,
     base_url: BaseUrlOption = None,
     auto: Annotated[bool, typer.Option("--auto", help="Set it if the agents have it.")] = False,
-    floor: Annotated[int | None, typer.Option("--floor", help="The same number as for the agents.")] = None,
-    ceiling: Annotated[
-        int | None, typer.Option("--ceiling", help="The same number as for the agents.")
-    ] = None,
+    floor: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
+    ceiling: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
     size: Annotated[
-        int | None, typer.Option("--size", metavar="TOKENS", help="The same number as for the agents.")
+        int | None, typer.Option(metavar="TOKENS", help="The same number as for the agents.")
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Write the summaries that are due now, and exit.")
