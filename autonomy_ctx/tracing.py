@@ -142,8 +142,6 @@ def trace_conversation_id(scope: str, conversation: str) -> str:
 class OperationSpan:
     """A span that is current inside its `with`. This one records nothing; others override what they do."""
 
-    __slots__ = ()
-
     def __enter__(self) -> Self:
         return self
 
@@ -181,8 +179,6 @@ _NO_SPAN = OperationSpan()
 
 class _RecordedSpan(OperationSpan):
     """One that is recorded, and ends with the type of the error that left its `with`."""
-
-    __slots__ = ("_attributes", "_began", "_kind", "_name", "_shared", "_telemetry", "_token", "span")
 
     span: Span
     _token: Any
@@ -255,8 +251,6 @@ class _RecordedSpan(OperationSpan):
 
 
 class _TurnSpan(_RecordedSpan):
-    __slots__ = ()
-
     def begin_turn(self) -> None:
         self._set({"autonomy_ctx.turn.waited_seconds": round(time.perf_counter() - self._began, 6)})
 
@@ -274,12 +268,8 @@ class _TurnSpan(_RecordedSpan):
 
 
 class _ChatSpan(_RecordedSpan):
-    __slots__ = ("_first_chunk_seconds", "_usage")
-
-    def __enter__(self) -> Self:
-        self._first_chunk_seconds: float | None = None
-        self._usage: Usage | None = None
-        return super().__enter__()
+    _first_chunk_seconds: float | None = None
+    _usage: Usage | None = None
 
     def note_chunk(self) -> None:
         if self._first_chunk_seconds is None:
@@ -327,8 +317,6 @@ _METRIC_ATTRIBUTES = (
 
 
 class _ToolSpan(_RecordedSpan):
-    __slots__ = ()
-
     def end_tool(self, result: Message | None, error: BaseException | None) -> None:
         if error is not None:
             self._fail(error)
@@ -337,8 +325,6 @@ class _ToolSpan(_RecordedSpan):
 
 
 class _SummarySpan(_RecordedSpan):
-    __slots__ = ()
-
     def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
         found: dict[str, AttributeValue] = {"autonomy_ctx.summary.committed": committed}
         if committed:

@@ -39,7 +39,7 @@ LAST_QUESTION = "From which pier does the ferry to Berlenga go?"
 TURN_SECONDS = 90
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RehearsedCall:
     """A call that the model makes, and what the tool will say."""
 
@@ -95,15 +95,14 @@ class Script:
             question=f"How do I get from {start} to {end} on Sunday, without a car?",
             calls=(
                 RehearsedCall(
-                    tool="search_trains",
-                    arguments=f'{{"start": "{start}", "end": "{end}", "day": "sunday"}}',
-                    result=f'[{{"leaves": "08:{fare}", "hours": {hours}, "eur": {fare}}}, '
-                    '{"leaves": "13:05"}]',
+                    "search_trains",
+                    f'{{"start": "{start}", "end": "{end}", "day": "sunday"}}',
+                    f'[{{"leaves": "08:{fare}", "hours": {hours}, "eur": {fare}}}, {{"leaves": "13:05"}}]',
                 ),
                 RehearsedCall(
-                    tool="search_buses",
-                    arguments=f'{{"start": "{start}", "end": "{end}"}}',
-                    result=f'[{{"eur": {bus}}}]',
+                    "search_buses",
+                    f'{{"start": "{start}", "end": "{end}"}}',
+                    f'[{{"eur": {bus}}}]',
                 ),
             ),
             answer=f"Take the 08:{fare}: {hours} h, {fare} EUR. The bus costs {bus} EUR but needs two "
@@ -116,9 +115,9 @@ class Script:
             question=f"And somewhere quiet to sleep in {city}, with breakfast, two nights?",
             calls=(
                 RehearsedCall(
-                    tool="search_rooms",
-                    arguments=f'{{"city": "{city}", "nights": 2, "quiet": true}}',
-                    result=f'[{{"name": "Casa do Largo", "eur": {price}}}, {{"name": "Pensão {city}"}}]',
+                    "search_rooms",
+                    f'{{"city": "{city}", "nights": 2, "quiet": true}}',
+                    f'[{{"name": "Casa do Largo", "eur": {price}}}, {{"name": "Pensão {city}"}}]',
                 ),
             ),
             answer=f"Casa do Largo in {city} has a quiet room for {price} EUR a night, breakfast included.",
@@ -131,9 +130,9 @@ class Script:
             question=f"test_{test} fails on CI but not here. It touches {file}. Can you look?",
             calls=(
                 RehearsedCall(
-                    tool="read_file",
-                    arguments=f'{{"path": "src/{file}"}}',
-                    result=f"def load(day):\n    return CACHE[day]  # {line}",
+                    "read_file",
+                    f'{{"path": "src/{file}"}}',
+                    f"def load(day):\n    return CACHE[day]  # {line}",
                 ),
                 RehearsedCall(
                     tool="run_tests",

@@ -74,7 +74,7 @@ MARKS: dict[Status, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """One thing that was looked at, and what to know about it."""
 
@@ -99,7 +99,7 @@ async def examine(
     if memory:
         findings += [one async for one in _examine_memory(output, memory)]
     else:
-        findings.append(_diagnosis("memory", "database", "note", "none was named; --memory examines one"))
+        findings.append(Diagnosis("memory", "database", "note", "none was named; --memory examines one"))
     findings += _examine_keys()
     if network:
         findings += [one async for one in _examine_network()]
@@ -111,21 +111,17 @@ async def examine(
     return ExitCode.FAILED if has_problem else ExitCode.DONE
 
 
-def _diagnosis(group: str, name: str, status: Status, text: str) -> Diagnosis:
-    return Diagnosis(group=group, name=name, status=status, text=text)
-
-
 # -- this installation --------------------------------------------------------------------------------
 
 
 def _examine_program() -> Iterator[Diagnosis]:
     own = _installed_version("autonomy-ctx")
-    yield _diagnosis("program", "autonomy_ctx", "ok", own or "run from its source, not installed")
+    yield Diagnosis("program", "autonomy_ctx", "ok", own or "run from its source, not installed")
     python = f"{platform.python_version()} ({platform.python_implementation()}) on {platform.system()}"
-    yield _diagnosis("program", "Python", "ok", python)
+    yield Diagnosis("program", "Python", "ok", python)
     fixed = ".".join(map(str, WAL_RESET_FIX_VERSION))
     if sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION:
-        yield _diagnosis(
+        yield Diagnosis(
             "program",
             "SQLite",
             "warning",
@@ -134,7 +130,7 @@ def _examine_program() -> Iterator[Diagnosis]:
             f"the file",
         )
     else:
-        yield _diagnosis("program", "SQLite", "ok", sqlite3.sqlite_version)
+        yield Diagnosis("program", "SQLite", "ok", sqlite3.sqlite_version)
 
 
 def _examine_extras() -> Iterator[Diagnosis]:
@@ -145,10 +141,10 @@ def _examine_extras() -> Iterator[Diagnosis]:
             continue
         if missing:
             text = f"not installed: pip install 'autonomy-ctx[{extra}]'"
-            yield _diagnosis("extras", extra, "note", text)
+            yield Diagnosis("extras", extra, "note", text)
         else:
             text = ", ".join(f"{name} {number}" for name, number in found.items())
-            yield _diagnosis("extras", extra, "ok", text)
+            yield Diagnosis("extras", extra, "ok", text)
 
 
 def _installed_version(package: str) -> str | None:
@@ -163,11 +159,11 @@ def _installed_version(package: str) -> str | None:
 
 async def _examine_memory(output: Output, given: str) -> AsyncIterator[Diagnosis]:
     url, path = memory_url(given), memory_path(given)
-    yield _diagnosis("memory", "database", "ok", describe_url(url))
+    yield Diagnosis("memory", "database", "ok", describe_url(url))
     try:
         versions = await read_versions(url)
         if path is not None and versions is not None and versions.found is None:
-            yield _diagnosis("memory", "file", "problem", describe_missing(path))
+            yield Diagnosis("memory", "file", "problem", describe_missing(path))
             return
         if versions is not None:
             schema = _examine_schema(versions.found, versions.known)
@@ -183,22 +179,22 @@ async def _examine_memory(output: Output, given: str) -> AsyncIterator[Diagnosis
                 yield finding
             yield await _examine_notifications(url)
         async with Memory(url):
-            yield _diagnosis("memory", "writing", "ok", "a trial write went well")
+            yield Diagnosis("memory", "writing", "ok", "a trial write went well")
     except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
-        yield _diagnosis("memory", "opening", "problem", describe_error(error))
+        yield Diagnosis("memory", "opening", "problem", describe_error(error))
 
 
 def _examine_schema(found: int | None, known: int) -> Diagnosis:
     if found is None:
         text = "there are no tables of autonomy_ctx; a program that opens it makes them"
-        return _diagnosis("memory", "schema", "warning", text)
+        return Diagnosis("memory", "schema", "warning", text)
     if found < known:
         text = f"version {found}; `autonomy-ctx migrate` brings it to {known}"
-        return _diagnosis("memory", "schema", "warning", text)
+        return Diagnosis("memory", "schema", "warning", text)
     if found > known:
         text = f"version {found}, and this program knows up to {known}; upgrade autonomy_ctx"
-        return _diagnosis("memory", "schema", "problem", text)
-    return _diagnosis("memory", "schema", "ok", f"version {found}, the newest")
+        return Diagnosis("memory", "schema", "problem", text)
+    return Diagnosis("memory", "schema", "ok", f"version {found}, the newest")
 
 
 def _examine_file(path: str) -> list[Diagnosis]:
@@ -207,21 +203,21 @@ def _examine_file(path: str) -> list[Diagnosis]:
     try:
         check_location(path)
     except AutonomyCtxError as error:
-        findings.append(_diagnosis("memory", "folder", "problem", str(error)))
+        findings.append(Diagnosis("memory", "folder", "problem", str(error)))
     file, log = Path(path), Path(f"{path}-wal")
     sizes = f"{_megabytes(file.stat().st_size)}"
     if log.exists() and log.stat().st_size:
         sizes += f", and {_megabytes(log.stat().st_size)} in its write-ahead log"
-    findings.append(_diagnosis("memory", "size", "ok", sizes))
+    findings.append(Diagnosis("memory", "size", "ok", sizes))
     free = shutil.disk_usage(file.absolute().parent).free
     room: Status = "ok" if free > FREE_BYTES else "warning"
-    findings.append(_diagnosis("memory", "free room", room, _megabytes(free)))
+    findings.append(Diagnosis("memory", "free room", room, _megabytes(free)))
     faults = _find_faults(file)
     if faults:
         advice = f"Restore a backup, or save what can be saved with `sqlite3 {path} .recover`"
-        findings.append(_diagnosis("memory", "integrity", "problem", f"{'; '.join(faults)}. {advice}"))
+        findings.append(Diagnosis("memory", "integrity", "problem", f"{'; '.join(faults)}. {advice}"))
     else:
-        findings.append(_diagnosis("memory", "integrity", "ok", "every page was read; none is damaged"))
+        findings.append(Diagnosis("memory", "integrity", "ok", "every page was read; none is damaged"))
     return findings
 
 
@@ -248,28 +244,28 @@ def _examine_server(state: ServerState) -> Iterator[Diagnosis]:
     number = f"PostgreSQL {state.server_version // 10000}.{state.server_version % 10000}"
     is_old = state.server_version < MIN_SERVER_VERSION
     needed = f"; autonomy_ctx needs {MIN_SERVER_VERSION // 10000} or a later one" if is_old else ""
-    yield _diagnosis("memory", "server", "problem" if is_old else "ok", number + needed)
+    yield Diagnosis("memory", "server", "problem" if is_old else "ok", number + needed)
     is_utf8 = state.encoding == "UTF8"
     advice = "" if is_utf8 else ", which cannot hold every text; create the database with ENCODING 'UTF8'"
-    yield _diagnosis("memory", "encoding", "ok" if is_utf8 else "problem", state.encoding + advice)
+    yield Diagnosis("memory", "encoding", "ok" if is_utf8 else "problem", state.encoding + advice)
     if state.refused_tables:
         some = ", ".join(state.refused_tables[:4])
         text = f"this user may not read and write {count(len(state.refused_tables), 'table')}, such as {some}"
-        yield _diagnosis("memory", "rights", "problem", text)
+        yield Diagnosis("memory", "rights", "problem", text)
     elif state.may_create:
-        yield _diagnosis("memory", "rights", "ok", "this user may read, write and upgrade the tables")
+        yield Diagnosis("memory", "rights", "ok", "this user may read, write and upgrade the tables")
     else:
         text = "this user may read and write; upgrades need a user who may create in the database"
-        yield _diagnosis("memory", "rights", "ok", text)
+        yield Diagnosis("memory", "rights", "ok", text)
     if state.is_behind_pooler:
-        yield _diagnosis("memory", "pooler", "note", "a pooler, such as pgbouncer, is before the server")
+        yield Diagnosis("memory", "pooler", "note", "a pooler, such as pgbouncer, is before the server")
 
 
 async def _examine_notifications(url: str) -> Diagnosis:
     if await hears_notifications(url):
-        return _diagnosis("memory", "notifications", "ok", "processes wake each other at once")
+        return Diagnosis("memory", "notifications", "ok", "processes wake each other at once")
     text = "none arrive, as behind a pooler: waiting takes up to two seconds longer. Give `listen_dsn`"
-    return _diagnosis("memory", "notifications", "warning", text)
+    return Diagnosis("memory", "notifications", "warning", text)
 
 
 # -- models -------------------------------------------------------------------------------------------
@@ -283,9 +279,9 @@ def _examine_keys() -> Iterator[Diagnosis]:
         if os.environ.get(variable)
     }
     for variable, provider in sorted(variables.items()):
-        yield _diagnosis("models", provider.name, "ok", f"{variable} is set")
+        yield Diagnosis("models", provider.name, "ok", f"{variable} is set")
     if not variables:
-        yield _diagnosis("models", "keys", "note", "no key is set; the offline model needs none")
+        yield Diagnosis("models", "keys", "note", "no key is set; the offline model needs none")
 
 
 async def _examine_network() -> AsyncIterator[Diagnosis]:
@@ -295,14 +291,14 @@ async def _examine_network() -> AsyncIterator[Diagnosis]:
         try:
             address = provider.resolve_base_url(None) if is_used else None
         except ValueError as error:
-            yield _diagnosis("network", provider.name, "problem", str(error))
+            yield Diagnosis("network", provider.name, "problem", str(error))
             continue
         if address is not None:
             providers.setdefault(address, provider)
     for address, provider in providers.items():
         yield await _reach(provider.name, address)
     if not providers:
-        yield _diagnosis("network", "providers", "note", "none has a key or an address; nothing was asked")
+        yield Diagnosis("network", "providers", "note", "none has a key or an address; nothing was asked")
 
 
 async def _reach(name: str, address: str) -> Diagnosis:
@@ -316,9 +312,9 @@ async def _reach(name: str, address: str) -> Diagnosis:
             await client.head(f"{urlsplit(address).scheme}://{host}/")
     except httpx.HTTPError as error:
         text = f"{host} cannot be reached ({type(error).__name__}); look at the network, proxies and names"
-        return _diagnosis("network", name, "problem", text)
+        return Diagnosis("network", name, "problem", text)
     milliseconds = (time.perf_counter() - begun) * 1000
-    return _diagnosis("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
+    return Diagnosis("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
 
 
 # -- drawing ------------------------------------------------------------------------------------------

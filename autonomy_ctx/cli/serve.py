@@ -161,14 +161,13 @@ def serve(
         idle_seconds=idle_seconds,
         inspector="write" if write else "read",
     )
-    announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
-    service = load_service(place, memory)
+    service, shown = load_service(place, memory), None if token else chosen
 
     async def main(node: Node) -> None:
         await node.serve(serving)
-        announcement.print_address()
+        print_address(output, serving, shown)
         await service.main(node)
-        announcement.print_agents(node.agents)
+        print_agents(output, serving, shown, node.agents)
 
     anyio.run(run_service, service, main)
 
@@ -241,40 +240,32 @@ async def start_copies(agents: Sequence[Agent], node: Node) -> None:
         node.host(Agent(agent.name, hooks=list(agent.hooks), **options))
 
 
-class Announcement:
-    """Tells where the server is, how to get in, and who answers there."""
+def print_address(output: Output, serving: HttpServer, token: str | None) -> None:
+    """Tell where the server is and how to get in, as soon as it listens. A given token is not repeated."""
+    url = serving.url
+    if output.is_json:
+        output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
+    else:
+        output.print_row("address", url)
+        output.print_row("token", token or "as given", "bold" if token else "dim")
+        output.print_row("page", (serving.inspector_page if token else None) or f"{url}/inspector/")
+    sys.stdout.flush()
 
-    def __init__(self, output: Output, serving: HttpServer, *, token: str, is_token_known: bool) -> None:
-        self._output, self._serving = output, serving
-        self._token, self._is_token_known = token, is_token_known
 
-    def print_address(self) -> None:
-        """As soon as it listens. A token that was given is not repeated."""
-        output, url = self._output, self._serving.url
-        token = None if self._is_token_known else self._token
-        if output.is_json:
-            output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
-        else:
-            output.print_row("address", url)
-            output.print_row("token", token or "as given", "bold" if token else "dim")
-            page = self._serving.inspector_page if token else f"{url}/inspector/"
-            output.print_row("page", page or "")
-        sys.stdout.flush()
-
-    def print_agents(self, agents: Sequence[Agent]) -> None:
-        """Once they are started."""
-        output, names = self._output, [agent.name for agent in agents]
-        if not names:
-            output.warn("no agent was started; `await Agent.start(node=node, ...)` in main(node) starts one")
-        elif output.is_json:
-            output.print_json_line({"agents": names})
-        else:
-            output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
-            token = f"${TOKEN_VARIABLE}" if self._is_token_known else self._token
-            path = f"{self._serving.url}/agents/{quote(names[0], safe='')}"
-            body = json.dumps({"message": "Hello", "scope": "ana"})
-            output.note("Ctrl-C stops it. To ask an agent:")
-            output.messages.print(
-                Text(f"curl {path} -H \"Authorization: Bearer {token}\" --json '{body}'"), soft_wrap=True
-            )
-        sys.stdout.flush()
+def print_agents(output: Output, serving: HttpServer, token: str | None, agents: Sequence[Agent]) -> None:
+    """Tell who answers, once they are started."""
+    names = [agent.name for agent in agents]
+    if not names:
+        output.warn("no agent was started; `await Agent.start(node=node, ...)` in main(node) starts one")
+    elif output.is_json:
+        output.print_json_line({"agents": names})
+    else:
+        output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
+        path = f"{serving.url}/agents/{quote(names[0], safe='')}"
+        body = json.dumps({"message": "Hello", "scope": "ana"})
+        output.note("Ctrl-C stops it. To ask an agent:")
+        shown = token or f"${TOKEN_VARIABLE}"
+        output.messages.print(
+            Text(f"curl {path} -H \"Authorization: Bearer {shown}\" --json '{body}'"), soft_wrap=True
+        )
+    sys.stdout.flush()
