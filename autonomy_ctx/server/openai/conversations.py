@@ -305,9 +305,9 @@ class Conversations:
         pair = pair_id(fingerprint(question.message), fingerprint(answer.message))
         found = await self._look_up(scope, pair)
         last = None if found is None else self._requests.get(found[0])
-        if found is None or last is None or not _begins_with(sources, last.sources):
+        if found is None or last is None or not _continues(request, last):
             return None
-        said, new = await self._continue(last, request)
+        said, new = self._extend(last, request)
         _check_results(request, said, new, ())
         return _PlacedRequest(found[0], _chain_from(said, new))
 
@@ -353,10 +353,11 @@ class Conversations:
         self, last: LastRequest | None, request: ClientRequest
     ) -> tuple[list[SourcedMessage], int]:
         """Read the messages of a request; those of the request before, which are counted, have their ids."""
-        if last is None or not request.api.is_boundary(last.sources[-1]):
+        if last is None or not _continues(request, last):
             return await self._read(request), 0
-        if not _begins_with(request.sources, last.sources):
-            return await self._read(request), 0
+        return self._extend(last, request)
+
+    def _extend(self, last: LastRequest, request: ClientRequest) -> tuple[list[SourcedMessage], int]:
         count = len(last.sources)
         rest = request.api.read_messages(request.sources[count:], _first_number(request) + count)
         return [*last.said, *rest], len(last.said)
@@ -485,9 +486,10 @@ def _check_results(
         calls.update(call.id for call in message.tool_calls)
 
 
-def _begins_with(sources: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Tell whether a history begins with these messages."""
-    return list(sources[: len(others)]) == list(others)
+def _continues(request: ClientRequest, last: LastRequest) -> bool:
+    """Tell whether a history begins with the messages of the request before, and goes on with others."""
+    before = last.sources
+    return request.api.is_boundary(before[-1]) and request.sources[: len(before)] == before
 
 
 def _is_answer(source: Mapping[str, Any]) -> bool:

@@ -180,9 +180,8 @@ class OpenAIApi(ABC):
         )
 
     def _check_objects(self, items: Sequence[Any]) -> None:
-        wrong = next((at for at, one in enumerate(items) if not isinstance(one, dict)), None)
-        if wrong is not None:
-            raise invalid_request(f"{self.element} must be an object", param=f"{self.field}[{wrong}]")
+        if wrong := [at for at, one in enumerate(items) if not isinstance(one, dict)]:
+            raise invalid_request(f"{self.element} must be an object", param=f"{self.field}[{wrong[0]}]")
 
 
 class ChatCompletions(OpenAIApi):
