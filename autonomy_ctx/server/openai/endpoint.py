@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.turn_lease import TURN_WAIT_SECONDS
-from autonomy_ctx.background import AsyncResource
+from autonomy_ctx.background import AsyncResource, Urgent
 from autonomy_ctx.callables import await_call, check_callable
 from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
 from autonomy_ctx.errors import AutonomyCtxError
@@ -222,11 +222,18 @@ class OpenAIApp(AsyncResource):
     async def _answer(self, api: OpenAIApi, request: Request) -> Response:
         """Store what is new, compose, and answer with what upstream says."""
         tenant = await self._admit(request)
-        raw = await self._read_body(request)
-        read = partial(_read_request, api, raw, request.headers)
-        asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
-        headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
-        return ModelAnswer(self._exchanges, self._upstream, tenant.scope, asked, headers, self.requests)
+        urgent = Urgent()
+        try:
+            raw = await self._read_body(request)
+            read = partial(_read_request, api, raw, request.headers)
+            asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
+            headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
+        except BaseException:
+            urgent.end()
+            raise
+        return ModelAnswer(
+            self._exchanges, self._upstream, tenant.scope, asked, headers, self.requests, urgent
+        )
 
     async def _pass_through(self, request: Request) -> Response:
         """Any other request of the API, as it is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterable, Awaitable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
+from autonomy_ctx.background import URGENT_SECONDS, Urgent
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.incoming import as_mapping, as_nonempty_text
@@ -139,11 +140,13 @@ class ModelAnswer(Response):
         request: ClientRequest,
         headers: Mapping[str, str],
         requests: ActiveRequests,
+        urgent: Urgent,
     ) -> None:
         super().__init__()
         self._exchanges, self._upstream, self._tenant, self._request = exchanges, upstream, tenant, request
-        self._request_headers, self._requests = headers, requests
-        self._sender = _Sender()
+        self._request_headers, self._requests, self._urgent = headers, requests, urgent
+        # Once the first byte is out, nobody waits for it.
+        self._sender = _Sender(on_first=urgent.end)
         self._exchange: Exchange
         self._is_answered = False
 
@@ -153,12 +156,19 @@ class ModelAnswer(Response):
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+                group.start_soon(self._end_urgency)
                 await self._relay()
                 group.cancel_scope.cancel()
         finally:
+            self._urgent.end()
             if self._requests.closing and not self._sender.ended:
                 with anyio.move_on_after(LAST_SECONDS, shield=True):
                     await self._fail(ENDPOINT_CLOSING)
+
+    async def _end_urgency(self) -> None:
+        """Upstream takes its time: others need not wait meanwhile."""
+        await anyio.sleep(URGENT_SECONDS)
+        self._urgent.end()
 
     async def _relay(self) -> None:
         failure: OpenAIError | None = None
@@ -304,7 +314,8 @@ class _Refusal:
 class _Sender:
     """Sends the head of an answer once, and pieces of its body."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        self._on_first = on_first
         # Once it is known.
         self.conversation: str | None = None
         self.started = self.ended = False
@@ -317,6 +328,7 @@ class _Sender:
             piece = bytes(waiting)
             waiting.clear()
             await send_piece(self.send, piece)
+            self._on_first()
 
     async def send_all(self, response: UpstreamResponse, body: bytes) -> None:
         """Send a whole answer."""
