@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
@@ -30,6 +29,7 @@ from autonomy_ctx.formats.openai_responses import (
 from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES
 from autonomy_ctx.messages.json_values import EMPTY, thaw
 from autonomy_ctx.messages.message import Message, Part, TextContent, parse_list_part
+from autonomy_ctx.server.openai.bodies import BODIES
 from autonomy_ctx.server.openai.errors import invalid_request
 from autonomy_ctx.server.openai.history import fingerprint
 from autonomy_ctx.server.openai.upstream import StreamPiece
@@ -511,19 +511,9 @@ def _is_retry(headers: Mapping[str, str]) -> bool:
 def parse_body(raw: bytes) -> dict[str, Any]:
     """A body as JSON; raises when it is none."""
     try:
-        data = json.loads(raw, parse_constant=_refuse_constant, parse_float=_parse_float)
+        data = BODIES.decode(raw)
     except (ValueError, RecursionError):
         raise invalid_request("the body is not JSON that can be read") from None
     if not isinstance(data, dict):
         raise invalid_request("the body must be a JSON object")
     return data
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _parse_float(text: str) -> float:
-    """Parse a number; one that is too large, such as 1e999, would be written as `Infinity`."""
-    number = float(text)
-    return number if isfinite(number) else _refuse_constant(text)
