@@ -1,19 +1,21 @@
 """The one encoding of messages as rows that every store shares.
 
-The body of a row is the message's dict form without `id` and `timestamp`, which are columns. Also here:
-coercing what a caller passes in, making drafts, truncating large tool results, comparing the content of two
-bodies, and the rows of segments.
+The body of a row is the JSON of the message's dict form without `id` and `timestamp`, which are columns.
+Bodies that older versions wrote in letters are read, too. Also here: coercing what a caller passes in, making
+drafts, truncating large tool results, comparing the content of two bodies, and the rows of segments.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from sys import intern
+from typing import Any, TypeAlias
 
-from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
+from autonomy_ctx.errors import InvalidMessage, MessageTooLarge, StoredFormTooNew
 from autonomy_ctx.formats.any_reply import read_message
 from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.store import (
@@ -27,16 +29,8 @@ from autonomy_ctx.memory.store import (
 )
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import json_length, remaining_budget
-from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, MessageOrigin, Part
 from autonomy_ctx.messages.message import from_microseconds as from_microseconds
-from autonomy_ctx.messages.stored_form import (
-    StoredRow,
-    messages_from_rows,
-    pack_form,
-    pack_source_form,
-    source_form,
-    unpack_form,
-)
 from autonomy_ctx.messages.tokens import TokenCounter
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
@@ -48,15 +42,12 @@ INLINE_CHARACTERS = 64 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A dict first: to ask whether it is any mapping takes longer than all else.
 _MAPPING_TYPES = (dict, Mapping)
-_encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-# Not there on every Python; see `_encode`.
-_make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
-# No memo of what was seen: nothing that contains itself gets this far.
-_encode_in_c: Any = _make_encoder and _make_encoder(
-    None, json.JSONEncoder().default, json.encoder.encode_basestring, None, ":", ",", False, False, False
-)
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
+_decode = json.JSONDecoder().raw_decode
 
+# Position, id, time in microseconds since 1970, tokens, counter, size and body.
+StoredRow: TypeAlias = tuple[int, str, int, int, str, int, str]
 
 # The columns of a segment's row have the names of the fields.
 SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
@@ -66,25 +57,9 @@ class UnreadableRow(Exception):
     """A row cannot be decoded: the store is damaged, or another program wrote to it."""
 
 
-def _encode(form: Any) -> str:
-    """JSON without escapes. The encoder in C is made once: `encode` would make one for every message."""
-    return _encode_text(form) if _encode_in_c is None else "".join(_encode_in_c(form, 0))
-
-
 def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
-    """The caller's value as the message that will be stored: checked and copied."""
-    if isinstance(value, Message):
-        if value._source_form is None or value._is_stored:
-            return value
-        form = _without_row_columns(wire.to_dict(value), value)
-        message = wire.from_form(form, id=value.id, created_at=value.created_at)
-    else:
-        message = read_message(value, new_id=new_id, now=now)
-        if isinstance(message._source_form, dict):
-            # The dict belongs only to this message and is not shared yet.
-            _without_row_columns(message._source_form, message)
-    pack_source_form(message)
-    return message
+    """The caller's value as a message: checked and copied."""
+    return value if isinstance(value, Message) else read_message(value, new_id=new_id, now=now)
 
 
 def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None = None) -> Draft:
@@ -103,7 +78,10 @@ def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None
         whole, message = whole or body, truncate_tool_result(message)
         body = encode_row(message)
         size = len(body.encode())
-    return Draft(message, body, size, counter.count_uncalibrated(message), counter.name, whole)
+    tokens = counter.count_uncalibrated(message)
+    form = None if message._origin.form is None else wire.shorten_form(_row_form(message))
+    stored = replace(message, _made_from=MessageOrigin(form, counter.name, tokens))
+    return Draft(stored, body, size, tokens, counter.name, whole)
 
 
 def _check_size(body: str) -> int:
@@ -126,23 +104,25 @@ def check_id(message_id: str) -> None:
 
 
 def encode_row(message: Message) -> str:
-    """The body of a message's row: its stored form without what the row has columns for."""
-    stored: Any = source_form(message)
-    if not message._is_stored:
-        stored = pack_form(_without_row_columns(wire.to_dict(message), message))
-    body = _encode(stored)
+    """The body of a message's row: the JSON of its dict form without what the row has columns for."""
+    form = _row_form(message)
+    body = _encode(form)
     if not body.isascii():
         try:
             body.encode()
         except UnicodeEncodeError:
             # A lone surrogate: no file can hold it, its escape can.
-            return _encode_ascii(stored)
+            return _encode_ascii(form)
     return body
 
 
 def decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    return messages_from_rows(((0, message_id, created, tokens, counter, 0, body),), _read_form)[0]
+    form = read_body(body)
+    if type(created) is not int:
+        raise ValueError("not the row of a message")
+    at = from_microseconds(created)
+    return wire.from_form(form, id=message_id, created_at=at, counter=intern(counter), tokens=tokens)
 
 
 def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
@@ -157,20 +137,78 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
 
 def decode_entries(rows: Sequence[StoredRow]) -> EntryColumns:
     """The entries of rows."""
-    try:
-        return EntryColumns(tuple([row[0] for row in rows]), tuple(messages_from_rows(rows, _read_form)))
-    except ValueError:
-        pass
-    # Row by row it is known which one cannot be read.
     return EntryColumns.of([decode_entry(*row[:5], row[6]) for row in rows])
 
 
-def _read_form(form: dict[str, Any], message_id: str, created: int, tokens: int, counter: str) -> Message:
-    """The message of a row whose body has its dict form whole."""
-    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created))
-    pack_source_form(message)
-    object.__setattr__(message, "_row_values", (counter, tokens))
-    return message
+def read_body(body: str) -> dict[str, Any]:
+    """The dict form in the body of a row, whichever version wrote it."""
+    form, end = _decode(body)
+    if isinstance(form, list):
+        form = _read_letters(form)
+    if end != len(body) or type(form) is not dict:
+        raise ValueError("not the row of a message")
+    return form
+
+
+# Older versions wrote `[2, letters, *values]`, with a letter for each field of the dict form, in its order: a
+# capital one for a field and its value, a small one for a field whose value follows. After no letters the
+# dict form itself follows.
+LETTER_FORM = 2
+_CONSTANTS: dict[str, tuple[str, Any]] = {
+    "S": ("role", "system"),
+    "D": ("role", "developer"),
+    "U": ("role", "user"),
+    "A": ("role", "assistant"),
+    "T": ("role", "tool"),
+    "C": ("content", None),
+    "L": ("tool_calls", []),
+    "O": ("tool_calls", None),
+    "E": ("is_error", True),
+    "F": ("is_error", False),
+    "N": ("is_error", None),
+    "M": ("type", "message"),
+}
+_FIELDS = {
+    "c": "content",
+    "t": "content",
+    "y": "content",
+    "k": "tool_calls",
+    "i": "tool_call_id",
+    "n": "name",
+    "a": "agent",
+    "g": "agent_id",
+    "p": "phase",
+    "x": "extra",
+    "m": "message_id",
+    "d": "created_at",
+    "s": "timestamp",
+}
+
+
+def _read_letters(stored: list[Any]) -> Any:
+    """The dict form of a body in letters."""
+    match stored:
+        case [int(number), *_] if number > LETTER_FORM:
+            raise StoredFormTooNew(found=number, known=LETTER_FORM)
+        case [2, "", form]:
+            return form
+        case [2, str(letters), *values] if len(values) == sum(map(_FIELDS.__contains__, letters)):
+            form, rest = {}, iter(values)
+            for letter in letters:
+                name, value = _CONSTANTS.get(letter) or (_FIELDS.get(letter), None)
+                if name is None or name in form:
+                    break
+                if letter in _FIELDS:
+                    value = next(rest)
+                # Content of one text part, in the two orders of its fields.
+                if letter == "t":
+                    value = {"text": value, "type": "text"}
+                elif letter == "y":
+                    value = {"type": "text", "text": value}
+                form[name] = copy(value)
+            else:
+                return form
+    raise ValueError("not the row of a message")
 
 
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
@@ -239,32 +277,16 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    known = message._row_values
-    if known is not None and len(known) == 5:
-        return known[4]
-    form = message._source_form
-    if isinstance(form, str):
-        form = tuple(source_form(message) or ())
-    if isinstance(form, tuple):
-        total = 0
-        for value in form:
-            if type(value) is str:
-                total += len(value)
-            elif type(value) is not int:
-                # Not the number of the form, which comes first.
-                total += json_length(value)
-        return total
-    if form is not None:
-        return json_length(form)
-    total = sum(_part_length(part) for part in message.parts) + sum(
-        len(call.arguments) for call in message.tool_calls
-    )
-    return total + json_length(message.extra)
+    content = message.content
+    total = len(content) if isinstance(content, str) else sum(map(_part_length, message.parts))
+    for call in message.tool_calls:
+        total += len(call.name) + len(call.arguments)
+    return total + json_length(message.extra) if message.extra else total
 
 
 def decode_whole_body(body: str, message_id: str) -> dict[str, Any]:
     """The dict form of an uncut body."""
-    form = unpack_form(json.loads(body))
+    form = read_body(body)
     form.setdefault("id", message_id)
     return form
 
@@ -291,8 +313,9 @@ def to_microseconds(time: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _without_row_columns(form: dict[str, Any], message: Message) -> dict[str, Any]:
-    """A dict form without `id`, and without a `timestamp` that says no more than the row does."""
+def _row_form(message: Message) -> dict[str, Any]:
+    """The dict form without `id`, and without a `timestamp` that says no more than the row does."""
+    form = wire.to_dict(message)
     form.pop("id", None)
     if "timestamp" in form and form["timestamp"] in (None, wire.time_to_json(message.created_at)):
         del form["timestamp"]
@@ -304,7 +327,7 @@ def _part_length(part: Part) -> int:
 
 
 def _content_without_times(body: str) -> Any:
-    form = unpack_form(json.loads(body))
+    form = read_body(body)
     form.pop("timestamp", None)
     form.pop("created_at", None)
     return form

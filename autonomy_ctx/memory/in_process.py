@@ -40,7 +40,6 @@ from autonomy_ctx.memory.store import (
     check_read,
 )
 from autonomy_ctx.memory.turn_signals import TurnSignals
-from autonomy_ctx.messages.stored_form import shrink_source_form
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.search_index import SearchIndex
@@ -134,7 +133,6 @@ class InProcessStore:
             if not same_content(known, _whole_body(draft)):
                 raise ConflictingMessage(message_id=message_id, position=positions[message_id])
         for message_id, draft in fresh.items():
-            shrink_source_form(draft.message)
             if draft.whole is not None:
                 log.wholes[positions[message_id]] = draft.whole
         log.append([draft.message for draft in fresh.values()])

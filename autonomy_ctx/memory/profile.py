@@ -21,15 +21,12 @@ from autonomy_ctx.language.profile_rules import read_statement
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
 from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, make_key
-from autonomy_ctx.messages.text_cache import TextCache
 
 # Its records belong to a conversation that has no messages.
 PROFILE_CONVERSATION = "autonomy_ctx:profile"
 PROFILE_KIND = "profile"
 # The body of an entry that was removed: nothing is left of what it said.
 _EMPTY_BODY = "{}"
-# By the ids of entries; empty for none.
-_subjects: TextCache[str] = TextCache(4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +147,9 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
 
 
 def _subject(entry: ProfileEntry) -> str | None:
-    """The subject of an entry, found once for each: every turn asks."""
-
-    def find() -> str:
-        statement = read_statement(entry.text)
-        return (statement and statement.subject) or ""
-
-    return _subjects.get_or_make(entry.id, find) or None
+    """The thing that an entry is about, such as a name."""
+    statement = read_statement(entry.text)
+    return (statement and statement.subject) or None
 
 
 def _encode(entry: ProfileEntry) -> str:

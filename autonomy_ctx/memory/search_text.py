@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
 from autonomy_ctx.language.terms import text_ends
-from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.memory.encoding import decode_entry, read_body
 from autonomy_ctx.messages.message import Message, TextContent
-from autonomy_ctx.messages.stored_form import unpack_form
 from autonomy_ctx.validation import check_int
 
 # Of a large message the beginning and the end can be found, this many characters of each.
@@ -86,7 +85,7 @@ def searchable_text(message: Message) -> str:
 def plain_body_text(body: str) -> str | None:
     """The searchable text of the body of a row that holds nothing but text; None for any other."""
     try:
-        form = unpack_form(json.loads(body))
+        form = read_body(body)
     except (ValueError, StoredFormTooNew):
         return None
     if not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):

@@ -13,14 +13,7 @@ from typing import TypeAlias
 
 from autonomy_ctx.messages.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.tokens import (
-    PER_CALL,
-    PER_IMAGE,
-    PER_MESSAGE,
-    TokenCounter,
-    count_message,
-    note_count,
-)
+from autonomy_ctx.messages.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter
 
 CountText: TypeAlias = Callable[[str], int]
 Marker: TypeAlias = Callable[[int], str]
@@ -99,10 +92,7 @@ def clamp_message(
     calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
     where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
     shown = _clamp_parts(parts, room - spent, count, message, where)
-    clamped = _with_parts(message, shown, calls)
-    # What is left was counted to find out that it fits.
-    note_count(clamped, counter.name, count_message(clamped, count))
-    return clamped
+    return _with_parts(message, shown, calls)
 
 
 def _with_parts(message: Message, shown: Sequence[Part], calls: tuple[ToolCall, ...]) -> Message:
@@ -178,14 +168,8 @@ def _clamp_parts(
 def _clamp_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
     texts = [part.text for part in shown if isinstance(part, TextContent)]
     facts = texts.pop() if summary.facts else ""
-    return Summary(
-        [replace(segment, text=text) for segment, text in zip(summary.segments, texts, strict=True)],
-        facts=facts,
-        id=summary.id,
-        created_at=summary.created_at,
-        agent=summary.agent,
-        display_role=summary.display_role,
-    )
+    segments = [replace(segment, text=text) for segment, text in zip(summary.segments, texts, strict=True)]
+    return replace(summary, segments=tuple(segments), facts=facts)
 
 
 def _cut_middle(text: str, total: int, tokens: int, count: CountText, marker: Marker) -> str:

@@ -19,34 +19,51 @@ MAIL_EXTRA_KEY = "direct_message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentHandoff:
+class _Event:
+    """Fields of every item that is not a message."""
+
+    id: str = field(default_factory=new_id)
+    created_at: datetime = field(default_factory=now)
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        parse_text(self.agent, "agent")
+        object.__setattr__(self, "id", parse_text(self.id, "id") or new_id())
+        object.__setattr__(self, "created_at", parse_time(self.created_at, "created_at"))
+
+    def _check_texts(self, *names: str) -> None:
+        for name in names:
+            if not isinstance(value := getattr(self, name), str):
+                raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHandoff(_Event):
     """A handoff: another agent continues the conversation."""
 
     type: ClassVar[str] = "agent_handoff"
     to_agent: str
     from_agent: str | None = None
     reason: str | None = None
-    id: str = field(default_factory=new_id)
-    created_at: datetime = field(default_factory=now)
-    agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check_fields(self, required=("to_agent",), optional=("from_agent", "reason"))
+        _Event.__post_init__(self)
+        self._check_texts("to_agent")
+        parse_text(self.from_agent, "from_agent")
+        parse_text(self.reason, "reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentConfigUpdate:
+class AgentConfigUpdate(_Event):
     """An agent's instructions or tools changed in the middle of a conversation."""
 
     type: ClassVar[str] = "agent_config_update"
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
-    id: str = field(default_factory=new_id)
-    created_at: datetime = field(default_factory=now)
-    agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check_fields(self, required=(), optional=("instructions",))
+        _Event.__post_init__(self)
+        parse_text(self.instructions, "instructions")
         if self.tools is not None:
             if not isinstance(self.tools, list | tuple) or not all(isinstance(t, str) for t in self.tools):
                 raise InvalidMessage("tools", "must be a list of tool names")
@@ -54,7 +71,7 @@ class AgentConfigUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectMessage:
+class DirectMessage(_Event):
     """A message from one agent to another. It may expire, and it has a priority from 0 to 1."""
 
     type: ClassVar[str] = "direct_message"
@@ -66,16 +83,12 @@ class DirectMessage:
     target_node_id: str | None = None
     parent_task_id: str | None = None
     metadata: Mapping[str, Any] = EMPTY
-    id: str = field(default_factory=new_id)
-    created_at: datetime = field(default_factory=now)
-    agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check_fields(
-            self,
-            required=("source_agent", "target_agent", "content"),
-            optional=("target_node_id", "parent_task_id"),
-        )
+        _Event.__post_init__(self)
+        self._check_texts("source_agent", "target_agent", "content")
+        parse_text(self.target_node_id, "target_node_id")
+        parse_text(self.parent_task_id, "parent_task_id")
         problems = {
             "priority": number_problem(self.priority, least=0, most=1),
             "ttl_seconds": seconds_problem(self.ttl_seconds, zero=True, optional=True),
@@ -97,13 +110,3 @@ def mail_id(message: Message) -> str | None:
     sent = message.extra.get(MAIL_EXTRA_KEY)
     found = sent.get("id") if isinstance(sent, Mapping) else None
     return found if isinstance(found, str) else None
-
-
-def _check_fields(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    for name in required:
-        if not isinstance(getattr(event, name), str):
-            raise InvalidMessage(name, f"must be a string, not {type(getattr(event, name)).__name__}")
-    for name in (*optional, "agent", "id"):
-        parse_text(getattr(event, name), name)
-    object.__setattr__(event, "id", event.id or new_id())
-    object.__setattr__(event, "created_at", parse_time(event.created_at, "created_at"))

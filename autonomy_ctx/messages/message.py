@@ -11,12 +11,11 @@ import base64
 import json
 import os
 import random
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.json_values import EMPTY, freeze, preview, thaw, validate_json
@@ -75,18 +74,6 @@ class ThinkingContent:
             raise InvalidMessage("redacted", "must be alone: a redacted block has no text and no signature")
 
 
-class _UnsealedText:
-    __slots__ = TextContent.__slots__
-
-
-def make_text(text: str) -> TextContent:
-    """A piece of text that is known to be one; see `UnsealedMessage`."""
-    made: Any = _UnsealedText()
-    made.text = text
-    made.__class__ = TextContent
-    return cast(TextContent, made)
-
-
 Part: TypeAlias = TextContent | ImageContent | ThinkingContent
 Content: TypeAlias = str | Part | tuple[Part, ...] | None
 
@@ -98,8 +85,6 @@ def parse_content(value: Any, path: str = "content") -> Content:
     """Content from any of its spellings."""
     if value is None or type(value) is str:
         return value
-    if type(value) is dict and value.get("type") == "text" and type(value.get("text")) is str:
-        return make_text(value["text"])
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, PART_TYPES):
@@ -276,18 +261,6 @@ class ToolCall:
         return value
 
 
-class _UnsealedCall:
-    __slots__ = ToolCall.__slots__
-
-
-def make_call(call_id: str | None, name: str, arguments: str) -> ToolCall:
-    """A call of values that are known to be right, without `extra`; see `UnsealedMessage`."""
-    made: Any = _UnsealedCall()
-    made.id, made.name, made.arguments, made.extra = call_id, name, arguments, EMPTY
-    made.__class__ = ToolCall
-    return cast(ToolCall, made)
-
-
 _CALL_KEYS = frozenset({"id", "type", "function", "name", "arguments", "extra"})
 
 
@@ -352,20 +325,34 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
-def new_id() -> str:
-    """A unique id that sorts by time, so that indexes over ids grow at one end."""
-    return f"{time.time_ns() // 1_000_000 << 80 | _random.getrandbits(80):032x}"
-
-
 def now() -> datetime:
     """The current time, always with its zone."""
     return datetime.now(UTC)
 
 
-_STORED_FORM_TYPES = (str, tuple)
+def new_id() -> str:
+    """A unique id that sorts by time, so that indexes over ids grow at one end."""
+    milliseconds = int(now().timestamp() * 1000)
+    return f"{milliseconds << 80 | _random.getrandbits(80):032x}"
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
+class MessageOrigin:
+    """Source of a message: a dict form, a row of memory, or both.
+
+    `form` is the dict, so that the message's dict form is exact; only the names of its fields, with spaces
+    between them, where the message has all their values. `counter` and `tokens` are those of the row.
+    """
+
+    form: dict[str, Any] | str | None = None
+    counter: str | None = None
+    tokens: int = 0
+
+
+NO_ORIGIN = MessageOrigin()
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One immutable message. Content may be a string, a part or a list of parts, also as dicts.
 
@@ -374,82 +361,70 @@ class Message:
     """
 
     role: ChatRole
-    content: Content
-    tool_calls: tuple[ToolCall, ...]
-    tool_call_id: str | None
-    name: str | None
-    is_error: bool
-    id: str
-    created_at: datetime
-    agent: str | None
-    phase: str | None
-    extra: Mapping[str, Any]
-    # The dict this message was made from, so that its dict form is exact. If memory has it: its stored form,
-    # which says the same, or the shape of that, if the fields say the rest. Read it with
-    # `stored_form.source_form`.
-    _source_form: dict[str, Any] | tuple[Any, ...] | str | None = field(init=False, compare=False, repr=False)
-    # The name of a counter and what it made of it: a frozen message never costs anything else. Of a message
-    # that was read from a row also its time in microseconds and the text of its one part, which become
-    # `created_at` and `content` when those are first asked for, and the length of the row's body.
-    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None = field(
-        init=False, compare=False, repr=False
-    )
+    content: Content = None
+    _: KW_ONLY
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    is_error: bool = False
+    id: str = ""
+    created_at: datetime = field(default_factory=now)
+    agent: str | None = None
+    phase: str | None = None
+    extra: Mapping[str, Any] = EMPTY
+    # Not a field that `dataclasses.replace` passes on: a changed message has another dict form and count.
+    _made_from: InitVar[MessageOrigin] = NO_ORIGIN
+    _origin: MessageOrigin = field(init=False, compare=False, repr=False)
 
-    def __init__(
-        self,
-        role: ChatRole | str,
-        content: Content | Mapping[str, Any] | Sequence[Any] = None,
-        *,
-        tool_calls: Sequence[ToolCall | Mapping[str, Any]] | None = (),
-        tool_call_id: str | None = None,
-        name: str | None = None,
-        is_error: bool = False,
-        id: str | None = None,  # noqa: A002  # the field's name
-        created_at: datetime | str | float | None = None,
-        agent: str | None = None,
-        phase: str | None = None,
-        extra: Mapping[str, Any] = EMPTY,
-    ) -> None:
+    if TYPE_CHECKING:
+        # The constructor takes more types than the fields have.
+        def __init__(
+            self,
+            role: ChatRole | str,
+            content: Content | Mapping[str, Any] | Sequence[Any] = None,
+            *,
+            tool_calls: Sequence[ToolCall | Mapping[str, Any]] | None = (),
+            tool_call_id: str | None = None,
+            name: str | None = None,
+            is_error: bool = False,
+            id: str | None = None,  # noqa: A002  # the field's name
+            created_at: datetime | str | float | None = None,
+            agent: str | None = None,
+            phase: str | None = None,
+            extra: Mapping[str, Any] = EMPTY,
+            _made_from: MessageOrigin = NO_ORIGIN,
+        ) -> None: ...
+
+    def __post_init__(self, _made_from: MessageOrigin) -> None:
         put = object.__setattr__
-        put(self, "role", parse_role(role))
-        put(self, "content", parse_content(content))
-        put(self, "tool_calls", parse_calls(tool_calls) if tool_calls != () else ())
-        if self.content is None:
-            check_content(self.role, self.tool_calls)
-        put(self, "tool_call_id", parse_text(tool_call_id, "tool_call_id"))
-        put(self, "name", parse_text(name, "name"))
-        put(self, "is_error", parse_flag(is_error, "is_error"))
-        put(self, "id", parse_text(id, "id") or new_id())
-        put(self, "created_at", now() if created_at is None else parse_time(created_at, "created_at"))
-        put(self, "agent", parse_text(agent, "agent"))
-        put(self, "phase", parse_text(phase, "phase"))
-        put(self, "extra", extra if extra is EMPTY else parse_extra(extra, "extra"))
-        put(self, "_source_form", None)
-        put(self, "_row_values", None)
-
-    if not TYPE_CHECKING:
-        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
-        def __getattr__(self, name: str) -> Any:
-            if name not in ("created_at", "content"):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            _, _, microseconds, text, _ = self._row_values
-            value = from_microseconds(microseconds) if name == "created_at" else make_text(text)
-            object.__setattr__(self, name, value)
-            return value
+        put(self, "role", parse_role(self.role))
+        if type(self.content) is not str:
+            put(self, "content", parse_content(self.content))
+        if self.tool_calls != ():
+            put(self, "tool_calls", parse_calls(self.tool_calls))
+        if self.content is None and not self.tool_calls and self.role is not ASSISTANT:
+            raise InvalidMessage("content", "is missing")
+        if self.is_error is not False:
+            put(self, "is_error", parse_flag(self.is_error, "is_error"))
+        for name in ("id", "tool_call_id", "name", "agent", "phase"):
+            value = getattr(self, name)
+            if value is not None and type(value) is not str:
+                put(self, name, parse_text(value, name))
+        if not self.id:
+            put(self, "id", new_id())
+        created: Any = self.created_at
+        put(self, "created_at", now() if created is None else parse_time(created, "created_at"))
+        if self.extra is not EMPTY:
+            put(self, "extra", parse_extra(self.extra, "extra"))
+        put(self, "_origin", _made_from)
 
     def __hash__(self) -> int:
         return hash(self.id)
 
     @property
     def _is_stored(self) -> bool:
-        """Whether memory has it: then its dict form carries the id and time that memory gave it."""
-        return isinstance(self._source_form, _STORED_FORM_TYPES)
-
-    @property
-    def _part_text(self) -> str:
-        """The text of a message that is one text part; from a row without making the part."""
-        known = self._row_values
-        return known[3] if known is not None and len(known) == 5 and known[3] else self.text
+        """True for a message of memory: its dict form has the id and time that memory gave it."""
+        return self._origin.counter is not None
 
     @property
     def timestamp(self) -> datetime:
@@ -494,35 +469,6 @@ class Message:
         return self
 
 
-class UnsealedMessage:
-    """A message whose fields are being set by one who knows that they are right.
-
-    It has the fields of a `Message` and is not frozen: `object.__setattr__` for each field would take six
-    times as long. `seal` makes it a message, once all fields are set.
-    """
-
-    __slots__ = Message.__slots__
-
-    role: ChatRole
-    content: Content
-    tool_calls: tuple[ToolCall, ...]
-    tool_call_id: str | None
-    name: str | None
-    is_error: bool
-    id: str
-    created_at: datetime
-    agent: str | None
-    phase: str | None
-    extra: Mapping[str, Any]
-    _source_form: dict[str, Any] | tuple[Any, ...] | str | None
-    _row_values: tuple[str, int] | tuple[str, int, int, str, int] | None
-
-    def seal(self) -> Message:
-        """This object, as the message that it now is."""
-        self.__class__ = Message  # type: ignore[assignment]  # it has the same fields
-        return self  # type: ignore[return-value]  # it is one now
-
-
 def parse_role(value: Any) -> ChatRole:
     """A role by its name."""
     role = ROLES.get(value) if isinstance(value, str) else None
@@ -531,12 +477,6 @@ def parse_role(value: Any) -> ChatRole:
         problem = "is missing" if value is None else f"is {found}"
         raise InvalidMessage("role", f"{problem}; it must be one of {', '.join(ROLES)}")
     return role
-
-
-def check_content(role: ChatRole, calls: Sequence[ToolCall]) -> None:
-    """Refuse a message that says nothing; an assistant's may, when it only calls tools or is cut off."""
-    if not calls and role is not ChatRole.ASSISTANT:
-        raise InvalidMessage("content", "is missing")
 
 
 def check_call_id(message: Message) -> None:
@@ -583,14 +523,10 @@ def parse_calls(value: Any, path: str = "tool_calls") -> tuple[ToolCall, ...]:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Below this a float of seconds still tells microseconds apart.
-EXACT_FLOAT_LIMIT = 2**33 * 1_000_000
 
 
 def from_microseconds(value: int) -> datetime:
     """The time so many microseconds after 1970, exact where a float would not be."""
-    if 0 <= value < EXACT_FLOAT_LIMIT:
-        return datetime.fromtimestamp(value / 1_000_000, UTC)
     return _EPOCH + timedelta(microseconds=value)
 
 

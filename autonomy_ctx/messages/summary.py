@@ -7,13 +7,22 @@ after the last position is shown verbatim. The facts that hold stand after the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.messages.message import ChatRole, Message, TextContent
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import (
+    NO_ORIGIN,
+    ChatRole,
+    Content,
+    Message,
+    MessageOrigin,
+    TextContent,
+    ToolCall,
+)
 from autonomy_ctx.validation import int_problem
 
 SummaryRole = Literal["user", "system"]
@@ -43,47 +52,55 @@ class Segment:
             )
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Summary(Message):
     """A message that replaces all messages its segments cover: one text part per segment, then the facts.
 
     A model sees it as a record between marks, in a message with the role `display_role`.
     """
 
+    # The same for every summary, or made from the segments and facts.
+    role: ChatRole = field(default=ChatRole.SYSTEM, init=False)
+    content: Content = field(default=None, init=False)
+    tool_calls: tuple[ToolCall, ...] = field(default=(), init=False)
+    tool_call_id: str | None = field(default=None, init=False)
+    name: str | None = field(default=None, init=False)
+    is_error: bool = field(default=False, init=False)
+    phase: str | None = field(default=None, init=False)
+    extra: Mapping[str, Any] = field(default=EMPTY, init=False)
     segments: tuple[Segment, ...]
-    facts: str
-    display_role: SummaryRole
+    _: KW_ONLY
+    facts: str = ""
+    display_role: SummaryRole = "user"
 
-    def __init__(
-        self,
-        segments: Sequence[Segment | Mapping[str, Any]],
-        *,
-        facts: str = "",
-        id: str | None = None,  # noqa: A002  # the field's name
-        created_at: datetime | str | float | None = None,
-        agent: str | None = None,
-        display_role: SummaryRole = "user",
-    ) -> None:
-        if not isinstance(facts, str):
-            raise InvalidMessage("facts", f"must be a string, not {type(facts).__name__}")
-        if not segments and not facts:
+    if TYPE_CHECKING:
+        # The constructor takes more types than the fields have.
+        def __init__(
+            self,
+            segments: Sequence[Segment | Mapping[str, Any]],
+            *,
+            facts: str = "",
+            id: str | None = None,  # noqa: A002  # the field's name
+            created_at: datetime | str | float | None = None,
+            agent: str | None = None,
+            display_role: SummaryRole = "user",
+            _made_from: MessageOrigin = NO_ORIGIN,
+        ) -> None: ...
+
+    def __post_init__(self, _made_from: MessageOrigin) -> None:
+        if not isinstance(self.facts, str):
+            raise InvalidMessage("facts", f"must be a string, not {type(self.facts).__name__}")
+        if not self.segments and not self.facts:
             raise InvalidMessage("segments", "must not be empty: a summary covers at least one message")
-        parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in segments)
+        parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in self.segments)
         for before, after in pairwise(parts):
             if after.first <= before.last:
                 raise InvalidMessage("segments", f"overlap or go back at position {after.first}")
-        # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.
-        Message.__init__(
-            self,
-            ChatRole.SYSTEM,
-            tuple(TextContent(text) for text in _texts(parts, facts)),
-            id=id,
-            created_at=created_at,
-            agent=agent,
-        )
+        check_summary_role("display_role", self.display_role)
         object.__setattr__(self, "segments", parts)
-        object.__setattr__(self, "facts", facts)
-        object.__setattr__(self, "display_role", check_summary_role("display_role", display_role))
+        object.__setattr__(self, "content", tuple(map(TextContent, self.texts)))
+        # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.
+        Message.__post_init__(self, _made_from)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -106,7 +123,7 @@ class Summary(Message):
     @property
     def texts(self) -> list[str]:
         """The texts of its parts: the segments, and the facts if there are any."""
-        return _texts(self.segments, self.facts)
+        return [segment.text for segment in self.segments] + [self.facts] * bool(self.facts)
 
     @property
     def covers_from(self) -> int:
@@ -122,10 +139,6 @@ class Summary(Message):
     def provisional(self) -> bool:
         """Whether a part of it is a digest that a written summary will replace."""
         return any(segment.provisional for segment in self.segments)
-
-
-def _texts(segments: Sequence[Segment], facts: str) -> list[str]:
-    return [segment.text for segment in segments] + [facts] * bool(facts)
 
 
 def check_summary_role(name: str, value: Any) -> SummaryRole:

@@ -10,13 +10,11 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol, cast, runtime_checkable
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent
-from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 
 MIN_REPORT_WEIGHT = 0.2
@@ -101,10 +99,6 @@ PER_CALL = 5
 PER_TOOL = 8
 PER_IMAGE = 300
 
-# Counts of tool descriptions, by the counter and the text.
-_tool_counts: TextCache[int] = TextCache(256)
-MAX_CACHED_TOOL = 8000
-
 
 class TextCounter(Protocol):
     """Counts the tokens of a text; two counters with the same name count the same."""
@@ -148,12 +142,6 @@ class EstimatedTextCounter:
         return estimate_tokens(text, digits_apart=self.digits_apart)
 
 
-@lru_cache(1024)
-def _shared_count(counter: str, tokens: int) -> tuple[str, int]:
-    """A count with the name of its counter: one value for all messages that cost the same."""
-    return counter, tokens
-
-
 class TokenCounter:
     """Counts messages and tools, by the built-in estimate or any other `TextCounter`."""
 
@@ -189,32 +177,19 @@ class TokenCounter:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
-        counted, name = 0, self.text_counter.name
-        for message in messages:
-            known = message._row_values if isinstance(message, Message) else None
-            if known is not None and known[0] == name:
-                counted += known[1]
-            else:
-                counted += sum(map(self.count_uncalibrated, wire.from_dicts([message])))
+        counted = sum(map(self.count_uncalibrated, wire.from_dicts(messages)))
         return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
     def count_uncalibrated(self, message: Message) -> int:
         """The count before calibration, which is stored with each message."""
-        known = message._row_values
-        if known is not None and known[0] == self.text_counter.name:
-            return known[1]
-        tokens = count_message(message, self.text_counter.count)
-        note_count(message, self.text_counter.name, tokens)
-        return tokens
+        origin = message._origin
+        if origin.counter == self.text_counter.name:
+            return origin.tokens
+        return count_message(message, self.text_counter.count)
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        return sum(PER_TOOL + self._count_tool(json.dumps(tool, ensure_ascii=False)) for tool in tools)
-
-    def _count_tool(self, text: str) -> int:
-        # An agent offers the same tools with every request.
-        if len(text) > MAX_CACHED_TOOL:
-            return self.text_counter.count(text)
-        return _tool_counts.get_or_make((self.text_counter.name, text), lambda: self.text_counter.count(text))
+        texts = (json.dumps(tool, ensure_ascii=False) for tool in tools)
+        return sum(PER_TOOL + self.text_counter.count(text) for text in texts)
 
 
 def count_message(message: Message, count: Callable[[str], int]) -> int:
@@ -240,21 +215,9 @@ def count_message(message: Message, count: Callable[[str], int]) -> int:
     return total
 
 
-def note_count(message: Message, counter: str, tokens: int) -> None:
-    """Let a message keep its count, and which counter it is of."""
-    known, counted = message._row_values, _shared_count(counter, tokens)
-    # What follows the count in a message from a row stays.
-    values = counted if known is None or len(known) == 2 else counted + known[2:]
-    object.__setattr__(message, "_row_values", values)
-
-
 def count_each(counter: TokenCounter, messages: Iterable[Message]) -> list[int]:
-    """The uncalibrated count of each message; a count that is known is looked up without a call."""
-    name, count = counter.text_counter.name, counter.count_uncalibrated
-    return [
-        known[1] if (known := message._row_values) is not None and known[0] == name else count(message)
-        for message in messages
-    ]
+    """The uncalibrated count of each message."""
+    return [counter.count_uncalibrated(message) for message in messages]
 
 
 # Longest prefix first: the first that fits a model's name decides.

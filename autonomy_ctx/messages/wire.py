@@ -11,29 +11,25 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import is_
+from sys import intern
 from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.messages.json_values import EMPTY, freeze, preview, thaw, validate_json
+from autonomy_ctx.messages.json_values import EMPTY, preview, thaw, validate_json
 from autonomy_ctx.messages.message import (
     PART_TYPES,
     ChatRole,
     Message,
-    UnsealedMessage,
+    MessageOrigin,
     call_to_json,
-    check_content,
     content_to_json,
     new_id,
     now,
-    parse_calls,
-    parse_content,
     parse_flag,
-    parse_role,
     parse_text,
     parse_time,
 )
-from autonomy_ctx.messages.stored_form import source_dict
 from autonomy_ctx.messages.summary import Segment, Summary
 
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
@@ -57,6 +53,8 @@ _MESSAGE_FIELDS = frozenset(
         "phase",
     }
 )
+# Those whose value in a dict is that of the message, where the content is a string.
+_OWN_FIELDS = frozenset({"role", "content", "tool_call_id", "name", "agent", "phase"})
 
 
 def from_dict(
@@ -78,7 +76,10 @@ def from_dict(
 
 def from_dicts(values: Iterable[Any]) -> list[Message]:
     """Messages from their dict forms, of which one may be several messages."""
-    return [from_dict(form) for value in values for form in split_blocks(value)]
+    made: list[Message] = []
+    for value in values:
+        made += [value] if isinstance(value, Message) else map(from_dict, split_blocks(value))
+    return made
 
 
 def split_blocks(value: Any) -> list[Any]:
@@ -143,22 +144,20 @@ def from_form(
     *,
     id: str | None = None,  # noqa: A002  # the field's name
     created_at: datetime | None = None,
+    counter: str | None = None,
+    tokens: int = 0,
 ) -> Message:
     """A message from a JSON dict that belongs to it alone: the caller must not keep or change it.
 
-    `id` and `created_at` are used when given, whatever the form says.
+    `id` and `created_at` are used when given, whatever the form says. `counter` and `tokens` are those of a
+    message that memory has.
     """
     kind = form.get("type")
     if kind is not None and kind != "message":
         if kind == "summary":
-            return _parse_summary(form, id, created_at)
+            return _parse_summary(form, id, created_at, MessageOrigin(None, counter, tokens))
         raise InvalidMessage("type", f"is {preview(kind)}; a message has the type `message` or none")
     get = form.get
-    role = parse_role(get("role"))
-    content = parse_content(get("content"))
-    calls = parse_calls(form["tool_calls"]) if "tool_calls" in form else ()
-    if content is None:
-        check_content(role, calls)
     if id is None:
         id = (  # noqa: A001
             parse_text(get("id"), "id") or parse_text(get("message_id"), "message_id") or new_id()
@@ -166,40 +165,45 @@ def from_form(
     if created_at is None:
         name = "created_at" if get("timestamp") is None else "timestamp"
         created_at = now() if get(name) is None else parse_time(form[name], name)
-    message = UnsealedMessage()
-    message.role = role
-    message.content = content
-    message.tool_calls = calls
-    message.id = id
-    message.created_at = created_at
-    # Most messages have few of these: a missing one is not worth a call.
-    value = get("tool_call_id")
-    message.tool_call_id = value if value is None else parse_text(value, "tool_call_id")
-    value = get("name")
-    message.name = value if value is None else parse_text(value, "name")
-    value = get("phase")
-    message.phase = value if value is None else parse_text(value, "phase")
-    name = "agent_id" if get("agent") is None else "agent"
-    value = get(name)
-    message.agent = value if value is None else parse_text(value, name)
-    message.is_error = "is_error" in form and parse_flag(form["is_error"], "is_error")
-    message.extra = EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form)
-    message._source_form = form
-    message._row_values = None
-    return message.seal()
+    return Message(
+        get("role"),  # type: ignore[arg-type]  # Message says what is wrong, also with the rest
+        get("content"),
+        tool_calls=get("tool_calls"),
+        tool_call_id=get("tool_call_id"),
+        name=get("name"),
+        is_error=get("is_error"),  # type: ignore[arg-type]
+        id=id,
+        created_at=created_at,
+        agent=parse_text(get("agent_id"), "agent_id") if get("agent") is None else get("agent"),
+        phase=get("phase"),
+        extra=EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form),
+        _made_from=MessageOrigin(shorten_form(form), counter, tokens),
+    )
+
+
+def shorten_form(form: dict[str, Any]) -> dict[str, Any] | str:
+    """The names of the form's fields, if their values are those of the message; otherwise the form itself."""
+    if type(form.get("content")) is str and _OWN_FIELDS.issuperset(form):
+        # There are few different ones, so equal ones are one object.
+        return intern(" ".join(form))
+    return form
 
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
-    form = source_dict(message)
+    form = message._origin.form
     if form is None:
         return _canonical_form(message)
+    if isinstance(form, str):
+        made = {name: getattr(message, name) for name in form.split()} | {"role": message.role.value}
+    else:
+        made = thaw(form)
     if message._is_stored:
-        if form.get("message_id") != message.id:
-            form["id"] = message.id
-        if form.get("timestamp") is None and form.get("created_at") is None:
-            form["timestamp"] = time_to_json(message.created_at)
-    return form
+        if made.get("message_id") != message.id:
+            made["id"] = message.id
+        if made.get("timestamp") is None and made.get("created_at") is None:
+            made["timestamp"] = time_to_json(message.created_at)
+    return made
 
 
 def item_from_dict(value: Any) -> Item:
@@ -262,7 +266,7 @@ def _extra_fields(form: dict[str, Any]) -> Any:
         raise InvalidMessage("extra", f"must be a dict, not {type(nested).__name__}")
     extra = dict(nested or {})
     extra.update((key, value) for key, value in form.items() if key not in _MESSAGE_FIELDS and key != "extra")
-    return freeze(extra) if extra else EMPTY
+    return extra or EMPTY
 
 
 def _summary_form(summary: Summary) -> dict[str, Any]:
@@ -287,6 +291,7 @@ def _parse_summary(
     form: dict[str, Any],
     id: str | None,  # noqa: A002  # the field's name
     created_at: datetime | None,
+    origin: MessageOrigin,
 ) -> Summary:
     texts, ranges = form.get("content"), form.get("segments")
     if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) - len(ranges) not in (0, 1):
@@ -314,6 +319,7 @@ def _parse_summary(
         created_at=created_at or form.get("created_at" if form.get("timestamp") is None else "timestamp"),
         agent=parse_text(form.get("agent"), "agent"),
         display_role="system" if form.get("display_role") == "system" else "user",
+        _made_from=origin,
     )
 
 

@@ -1,4 +1,4 @@
-"""The stored form: any message comes back equal, and a row that is not ours gives no broken message."""
+"""The body of a row: any message comes back equal, and a row that is not ours gives no broken message."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ from strategies import (
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.memory.encoding import (
+    _CONSTANTS,
+    _FIELDS,
+    LETTER_FORM,
+    StoredRow,
     UnreadableRow,
     approximate_length,
     coerce_message,
@@ -35,12 +39,12 @@ from autonomy_ctx.memory.encoding import (
     decode_whole_body,
     encode_row,
     make_draft,
+    read_body,
     same_content,
     to_microseconds,
 )
 from autonomy_ctx.memory.search_text import plain_body_text
 from autonomy_ctx.messages import Summary, wire
-from autonomy_ctx.messages.stored_form import FORM, StoredRow, pack_form, shrink_source_form, unpack_form
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import numbered_ids
 
@@ -48,12 +52,32 @@ any_messages = messages | summaries() | message_dicts | stamped_dicts()
 
 
 def coerce(value: Any) -> Message:
-    return coerce_message(value, new_id=numbered_ids(), now=lambda: NOON)
+    """The message as memory has it."""
+    message = coerce_message(value, new_id=numbered_ids(), now=lambda: NOON)
+    return make_draft(message, TokenCounter()).message
 
 
-def dict_body(message: Message) -> str:
-    """The body that older versions wrote: the dict form without what the row has columns for."""
-    return json.dumps(unpack_form(json.loads(encode_row(message))))
+def to_letters(form: dict[str, Any]) -> list[Any]:
+    """A dict form as older versions wrote it."""
+    letters, values = "", list[Any]()
+    for name, value in form.items():
+        constants = [one for one, (field, known) in _CONSTANTS.items() if field == name and known == value]
+        fields_ = [one for one, field in _FIELDS.items() if field == name]
+        if constants and type(value) is type(_CONSTANTS[constants[0]][1]):
+            letters += constants[0]
+        elif not fields_:
+            return [LETTER_FORM, "", form]
+        elif isinstance(value, dict) and list(value.items())[1:] == [("type", "text")] and "text" in value:
+            letters, values = letters + "t", [*values, value["text"]]
+        elif isinstance(value, dict) and list(value) == ["type", "text"] and value["type"] == "text":
+            letters, values = letters + "y", [*values, value["text"]]
+        else:
+            letters, values = letters + fields_[0], [*values, value]
+    return [LETTER_FORM, letters, *values]
+
+
+def letter_body(message: Message) -> str:
+    return json.dumps(to_letters(json.loads(encode_row(message))))
 
 
 def read_back(message: Message, body: str) -> Message:
@@ -61,7 +85,7 @@ def read_back(message: Message, body: str) -> Message:
 
 
 @some
-@given(any_messages, st.sampled_from([encode_row, dict_body]))
+@given(any_messages, st.sampled_from([encode_row, letter_body]))
 def test_any_message_comes_back_equal(value: Any, encode: Any) -> None:
     sent = coerce(value)
     found = read_back(sent, encode(sent))
@@ -71,7 +95,7 @@ def test_any_message_comes_back_equal(value: Any, encode: Any) -> None:
     assert copies == [sent, sent]
     assert hash(found) == hash(sent)
     assert type(found) is type(sent)
-    assert isinstance(found, Summary) or (found._row_values or ())[:2] == ("counter", 7)
+    assert (found._origin.counter, found._origin.tokens) == ("counter", 7)
     # As text: 1, 1.0 and True are equal, and so are dicts in another order.
     assert json.dumps(found.model_dump()) == json.dumps(sent.model_dump())
     assert json.dumps(wire.to_dict(found)) == json.dumps(wire.to_dict(sent))
@@ -107,37 +131,18 @@ def test_a_message_that_was_read_is_encoded_as_it_was(value: Any) -> None:
     assert encode_row(coerce(found)) == encode_row(sent)
 
 
-@some
-@given(any_messages)
-def test_a_message_that_keeps_only_the_shape_of_its_form_says_the_same(value: Any) -> None:
-    message = coerce(value)
-    make_draft(message, TokenCounter())
-    form, body, length = wire.to_dict(message), encode_row(message), approximate_length(message)
-    shrink_source_form(message)
-    assert list(wire.to_dict(message).items()) == list(form.items())
-    assert (encode_row(message), approximate_length(message)) == (body, length)
-
-
-def test_a_plain_message_keeps_only_the_shape_of_its_form() -> None:
-    for content in ("hello", {"text": "hello", "type": "text"}):
-        message = make_draft(coerce({"role": "user", "content": content}), TokenCounter()).message
-        shrink_source_form(message)
-        assert isinstance(message._source_form, str)
-
-
 @pytest.mark.parametrize(
     "form",
     [
         {"role": "user", "content": "hello"},
-        {"role": "user", "content": {"text": "hello", "type": "text"}, "phase": "executing"},
-        {"phase": None, "content": {"type": "text", "text": ""}, "role": "assistant", "tool_calls": []},
-        {"role": "tool", "tool_call_id": "c1", "name": "find", "content": "hello", "is_error": True},
+        {"phase": None, "content": "", "role": "assistant", "agent": "helper"},
+        {"role": "tool", "tool_call_id": "c1", "name": "find", "content": "hello"},
     ],
 )
-def test_a_plain_message_from_a_row_keeps_only_the_shape_of_its_form(form: dict[str, Any]) -> None:
+def test_a_plain_message_keeps_only_the_names_of_its_form(form: dict[str, Any]) -> None:
     sent = coerce(form)
     found = read_back(sent, encode_row(sent))
-    assert isinstance(found._source_form, str)
+    assert sent._origin.form == found._origin.form == " ".join(form)
     assert json.dumps(wire.to_dict(found)) == json.dumps(wire.to_dict(sent))
     assert encode_row(found) == encode_row(sent)
 
@@ -149,11 +154,17 @@ def test_a_message_from_a_row_keeps_both_names_of_its_agent() -> None:
     assert (found.agent, wire.to_dict(found)["agent_id"]) == ("helper", "other")
 
 
-def test_a_message_from_a_row_is_as_long_as_its_body() -> None:
+def test_a_message_is_about_as_long_as_its_body() -> None:
     sent = coerce({"role": "user", "content": "hello", "own": {"more": "x" * 1000}})
     for form in (sent, coerce({"role": "user", "content": {"type": "text", "text": "y" * 1000}})):
         body = encode_row(form)
         assert 0.9 * len(body) <= approximate_length(read_back(form, body)) <= len(body)
+
+
+def test_a_body_takes_little_more_than_its_text() -> None:
+    for role in ("user", "assistant"):
+        assert len(encode_row(coerce({"role": role, "content": "x" * 200}))) <= 450
+        assert len(encode_row(coerce(Message(role, "x" * 200)))) <= 450
 
 
 def row(position: int, body: str, counter: str = "c") -> StoredRow:
@@ -179,7 +190,7 @@ def test_of_many_rows_the_one_that_cannot_be_read_is_named() -> None:
 def test_rows_of_one_counter_share_its_name() -> None:
     names = ["".join(letters) for letters in ("one", "one", "two")]
     entries = decode_entries([row(at, '[2,"Uc","x"]', name) for at, name in enumerate(names)])
-    first, again, other = [next(iter(entry.message._row_values or ())) for entry in entries]
+    first, again, other = [entry.message._origin.counter for entry in entries]
     assert (first, other) == ("one", "two")
     assert again is first
 
@@ -188,18 +199,18 @@ def test_rows_of_one_counter_share_its_name() -> None:
 @given(any_messages)
 def test_old_and_new_rows_of_one_message_say_the_same(value: Any) -> None:
     message = coerce(value)
-    assert same_content(dict_body(message), encode_row(message))
-    assert same_content(encode_row(message), dict_body(message))
-    assert decode_whole_body(dict_body(message), "m") == decode_whole_body(encode_row(message), "m")
-    assert plain_body_text(dict_body(message)) == plain_body_text(encode_row(message))
+    assert same_content(letter_body(message), encode_row(message))
+    assert same_content(encode_row(message), letter_body(message))
+    assert decode_whole_body(letter_body(message), "m") == decode_whole_body(encode_row(message), "m")
+    assert plain_body_text(letter_body(message)) == plain_body_text(encode_row(message))
 
 
 @some
 @given(any_messages, any_messages)
 def test_rows_of_other_messages_say_something_else(one: Any, other: Any) -> None:
     first, second = coerce(one), coerce(other)
-    old = same_content(dict_body(first), dict_body(second))
-    assert same_content(dict_body(first), encode_row(second)) is old
+    old = same_content(letter_body(first), letter_body(second))
+    assert same_content(letter_body(first), encode_row(second)) is old
     assert same_content(encode_row(first), encode_row(second)) is old
 
 
@@ -214,9 +225,9 @@ def test_rows_of_other_messages_say_something_else(one: Any, other: Any) -> None
         ({"role": "user", "content": "x", "own": 1}, [2, "", {"role": "user", "content": "x", "own": 1}]),
     ],
 )
-def test_the_form_is_short(form: dict[str, Any], stored: list[Any]) -> None:
-    assert pack_form(form) == stored
-    assert json.dumps(unpack_form(stored)) == json.dumps(form)
+def test_letters_are_read_in_their_order(form: dict[str, Any], stored: list[Any]) -> None:
+    assert to_letters(form) == stored
+    assert json.dumps(read_body(json.dumps(stored))) == json.dumps(form)
 
 
 def is_whole(message: Message) -> bool:
@@ -271,9 +282,10 @@ _shapes = st.text("SDUATCLOEFNMckinagpxmdsty?", max_size=5) | st.sampled_from(
 
 @st.composite
 def tampered_bodies(draw: st.DrawFn) -> Any:
-    """JSON that is nearly a stored form."""
+    """JSON that is nearly the body of a row."""
     values = draw(st.lists(_values, max_size=4))
-    return draw(st.sampled_from([[FORM, draw(_shapes), *values], [FORM, *values], values, draw(_values)]))
+    letters = [LETTER_FORM, draw(_shapes), *values]
+    return draw(st.sampled_from([letters, [LETTER_FORM, *values], values, draw(_values)]))
 
 
 _STAMPS = ("id", "message_id", "created_at", "timestamp")

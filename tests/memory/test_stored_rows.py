@@ -1,6 +1,7 @@
 """Rows in every form that a version of the library has written read back exactly.
 
-`dict_rows.sqlite` was made by `fill` when the body of a row was still the message's dict form.
+`dict_rows.sqlite` was made by `fill` with the first version, `letter_rows.json` with a later one, which wrote
+the bodies in letters.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import pytest
 
 from autonomy_ctx import ImageContent, Memory, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import ConflictingMessage, StoredFormTooNew
-from autonomy_ctx.memory.encoding import coerce_message
+from autonomy_ctx.memory.encoding import coerce_message, make_draft
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.messages import Segment, Summary, wire
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 
 DICT_ROWS = Path(__file__).with_name("dict_rows.sqlite")
+LETTER_ROWS = json.loads(Path(__file__).with_name("letter_rows.json").read_text(encoding="utf-8"))
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ODD_TEXT = 'NUL \0, surrogate \ud800, 中文, \u2028, \U0001f600, {braces}, "quotes", \\ and \''
 PIXEL = "data:image/png;base64,AA=="
@@ -143,12 +146,23 @@ def _view(memory: Memory, key: Key) -> Memory:
     return memory.for_agent(key.agent) if key.agent else memory
 
 
-@pytest.fixture(params=["dict rows", "present rows"])
+def _write_letters(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for message_id, body in LETTER_ROWS["message"].items():
+            connection.execute("UPDATE message SET body = ? WHERE id = ?", (body, message_id))
+        connection.execute("UPDATE whole SET body = ?", (LETTER_ROWS["whole"]["cut"],))
+
+
+@pytest.fixture(params=["dict rows", "letter rows", "present rows"])
 async def filled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
     """A memory with one of everything: as an older version left it, or as written today."""
     path = tmp_path / "memory.db"
     if request.param == "dict rows":
         shutil.copy(DICT_ROWS, path)
+    elif request.param == "letter rows":
+        async with Memory(f"sqlite:///{path}", clock=StoppedClock()) as memory:
+            await fill(memory)
+        _write_letters(path)
     async with Memory(f"sqlite:///{path}", clock=StoppedClock()) as memory:
         if request.param == "present rows":
             await fill(memory)
@@ -156,7 +170,8 @@ async def filled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 def _as_stored(value: Any) -> Message:
-    return coerce_message(value, new_id=numbered_ids(), now=StoppedClock())
+    message = coerce_message(value, new_id=numbered_ids(), now=StoppedClock())
+    return make_draft(message, TokenCounter()).message
 
 
 def _digest(value: Any) -> str:

@@ -177,7 +177,7 @@ async def test_a_message_over_the_limit_is_refused_with_both_sizes(memory: Memor
     big = Message(role, "x" * LIMIT, id="big", created_at=NOW, tool_call_id="c1")
     with pytest.raises(MessageTooLarge) as caught:
         await memory.append("ana", "trip", GOOD, big)
-    size = f"{LIMIT + 17:,}"  # with [2,"Uci","","c1"] around it
+    size = f"{LIMIT + 48:,}"  # with the role and the id of the call around it
     assert str(caught.value) == (
         f"invalid message: `content` needs {size} bytes, and a message may have at most 8,388,608; "
         f"split it, or store it as a file and send a reference"

@@ -93,15 +93,6 @@ def test_a_list_costs_the_sum_of_its_messages(several: list[Message]) -> None:
 # -- counted once -------------------------------------------------------------------------------------
 
 
-def test_a_message_is_counted_once() -> None:
-    letters = Letters()
-    message = Message("user", "hello", name="ana")
-    first = TokenCounter(letters).count_messages([message])
-    asked = list(letters.asked)
-    assert TokenCounter(letters).count_messages([message, message]) == 2 * first
-    assert letters.asked == asked == ["hello", "ana"]
-
-
 def test_another_counter_counts_for_itself() -> None:
     message = Message("user", "hello")
     assert TokenCounter().count_messages([message]) != 0
