@@ -267,12 +267,12 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "containers": (3_774, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),
-    "formats": (4_980, 18),
+    "formats": (4_954, 18),
     "inspection": (1_638, 8),
     "knowledge": (1_345, 7),
     "language": (7_354, 27),
     "memory": (16_506, 75),
-    "messages": (3_260, 14),
+    "messages": (3_256, 14),
     "models": (2_591, 9),
     "replay": (2_016, 10),
     "sections": (2_230, 11),
@@ -397,7 +397,6 @@ IMPURE_TODAY = {
     "autonomy_ctx.language.identifiers",
     "autonomy_ctx.language.name_index",
     "autonomy_ctx.language.quotations",
-    "autonomy_ctx.messages.transcript",
 }
 
 

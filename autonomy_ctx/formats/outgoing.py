@@ -13,9 +13,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidMessage
@@ -33,7 +31,6 @@ from autonomy_ctx.messages.message import (
     ToolCall,
 )
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 
 MAX_NAME_LENGTH = 64
@@ -92,7 +89,7 @@ class ToolNames:
     """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
-        self._names = dict(_offered_names(tuple(offered)))
+        self._names = _offered_names(offered)
         self._distinct = UniqueNames(self._names.values())
 
     def wire_name(self, name: str) -> str:
@@ -102,16 +99,14 @@ class ToolNames:
         return self._names[name]
 
 
-# An agent offers the same tools with every request.
-@lru_cache(maxsize=256)
-def _offered_names(offered: tuple[str, ...]) -> Mapping[str, str]:
-    """How the tools on offer are called on the wire."""
+def _offered_names(offered: Iterable[str]) -> dict[str, str]:
+    """The names on the wire of the tools on offer."""
     distinct = UniqueNames()
     found: dict[str, str] = {}
     for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
         if name not in found:
             found[name] = distinct.new(name)
-    return MappingProxyType(found)
+    return found
 
 
 def sanitize_name(text: str) -> str:
@@ -129,16 +124,11 @@ def _wire_forms(name: str) -> tuple[str, str]:
     return name, google_tool_name(name)
 
 
-def original_tool_names(offered: Iterable[str]) -> Mapping[str, str]:
+def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
-    return _original_names(tuple(offered))
-
-
-@lru_cache(maxsize=256)
-def _original_names(offered: tuple[str, ...]) -> Mapping[str, str]:
     wire = _offered_names(offered)
-    sent = [(form, name) for name in offered for form in _wire_forms(wire[name])]
-    return MappingProxyType({form: name for form, name in sent if form != name})
+    sent = [(form, name) for name, on_wire in wire.items() for form in _wire_forms(on_wire)]
+    return {form: name for form, name in sent if form != name}
 
 
 RAW_ARGUMENTS_KEY = "_raw"
@@ -296,27 +286,11 @@ def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
 
 def arguments_json(call: ToolCall, repairs: list[str]) -> str:
     """A call's arguments as the text of an object, unchanged where it is one."""
-    if _is_sent_unchanged(call):
-        return call.arguments
     arguments = arguments_object(call, repairs)
+    # Half a character may hide in an escape; written anew, it is gone.
+    if arguments and RAW_ARGUMENTS_KEY not in arguments and "\\u" not in call.arguments:
+        return call.arguments
     return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
-
-
-# Whether the arguments of a call can be sent as they are. A call is sent with every request while it is in
-# the window, and most arguments are short.
-_sent_unchanged: TextCache[bool] = TextCache(1024)
-MAX_CACHED_ARGUMENTS = 1000
-
-
-def _is_sent_unchanged(call: ToolCall) -> bool:
-    def decide() -> bool:
-        arguments = decode_arguments(call)
-        # Half a character may hide in an escape; written anew, it is gone.
-        return bool(arguments) and RAW_ARGUMENTS_KEY not in (arguments or ()) and "\\u" not in call.arguments
-
-    if len(call.arguments) > MAX_CACHED_ARGUMENTS:
-        return decide()
-    return _sent_unchanged.get_or_make(call.arguments, decide)
 
 
 def message_text(message: Message, repairs: list[str]) -> str:

@@ -11,11 +11,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import tzinfo
-from functools import cache
 from hashlib import sha256
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.background import pause
 from autonomy_ctx.messages.clamp import clamp_text, fair_share
 from autonomy_ctx.messages.dates import format_day
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent, ThinkingContent
@@ -46,7 +44,6 @@ def any_width(text: str) -> str:
     return "".join(f"[{_forms(one)}]" for one in text)
 
 
-@cache
 def opening_tag(label: str) -> str:
     """A pattern that finds the bracket of a tag, opening or closing, of that label, however it goes on."""
     space = r"\s{0,4}"
@@ -164,7 +161,6 @@ def transcript(
     blocks: list[str] = []
     day = ""
     for message in messages:
-        pause()
         if zone is not None and (today := format_day(message.created_at.astimezone(zone))) != day:
             blocks.append(f"[{today}]")
             day = today
