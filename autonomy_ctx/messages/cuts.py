@@ -131,41 +131,26 @@ def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) ->
 
 
 def _find_links(items: Sequence[Item]) -> _Links:
-    calls: dict[int, int] = {}
-    latest: dict[str, int] = {}
-    waiting: dict[str, int] = {}
+    pairs = _match_tool_pairs(items)
     thinking: list[tuple[int, int]] = []
     lasting: list[int] = []
     newest_user = settled = last_thinking = -1
     for index, item in enumerate(items):
-        if not isinstance(item, Message):
-            if is_structural(item):
-                lasting.append(index)
-            continue
-        role, thinks = item.role, False
-        # Most messages are of the plain class and have nothing in `extra`.
-        summarizes = (item.__class__ is not Message or bool(item.extra)) and is_summary(item)
-        if summarizes or role in _INSTRUCTION_ROLES:
+        summarizes = is_summary(item)
+        if summarizes or is_structural(item):
             lasting.append(index)
-        if role is ASSISTANT:
+        if not isinstance(item, Message):
+            continue
+        if item.role is USER:
+            newest_user = index
+        elif item.role is ASSISTANT:
             if last_thinking >= 0:
                 thinking.append((last_thinking, index))
-            if item.tool_calls:
-                for call in item.tool_calls:
-                    if call.id:
-                        latest[call.id] = waiting[call.id] = index
-            else:
-                settled = settled if summarizes else newest_user
-                thinks = _only_thinking(item)
-        elif role is USER:
-            newest_user = index
-        elif role is TOOL:
-            result = item.tool_call_id
-            if result and result in latest:
-                calls[index] = latest[result]
-                waiting.pop(result, None)
-        last_thinking = index if thinks else -1
-    running = {index for index in waiting.values() if index > settled}
+            if not item.tool_calls and not summarizes:
+                settled = newest_user
+        last_thinking = index if _only_thinking(item) else -1
+    running = {index for call, index in pairs.unanswered if index > settled and pairs.calls[call] == index}
+    calls = {result: call for call, result in pairs.spans}
     return _Links(calls, running, thinking, newest_user, lasting)
 
 
@@ -283,15 +268,14 @@ class _ToolPairs:
             self.early.pop((result, call), None)
 
 
-def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:
+def _match_tool_pairs(items: Sequence[Item | Mapping[str, Any]]) -> _ToolPairs:
     pairs = _ToolPairs()
-    for index, message in enumerate(messages):
-        # Most messages have neither calls nor a result.
-        if isinstance(message, Message) and not message.tool_calls and message.role is not TOOL:
+    for index, item in enumerate(items):
+        if not isinstance(item, Message | Mapping):
             continue
-        if calls := get_tool_use_ids(message):
+        if calls := get_tool_use_ids(item):
             pairs.see_calls(index, calls)
-        elif result := get_tool_result_id(message):
+        elif result := get_tool_result_id(item):
             pairs.see_result(index, result)
     return pairs
 

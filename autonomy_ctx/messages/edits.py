@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -74,10 +75,8 @@ def truncate_items(
         for group in removable_groups(items):
             gone.update(group)
             count -= len(group)
-            cost -= costs[group[0]] if len(group) == 1 else sum([costs[index] for index in group])
-            if (max_items is None or count <= max_items) and (
-                max_tokens is None or scale(cost) <= max_tokens
-            ):
+            cost -= sum(costs[index] for index in group)
+            if not over_items() and not over_tokens():
                 break
         left = [item for index, item in enumerate(items) if index not in gone]
     return Truncation(items=left, over_items=over_items(), over_tokens=over_tokens())
@@ -192,15 +191,7 @@ def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
 
 def insert_items(items: Sequence[Item], *new: Item) -> list[Item]:
     """The items with new ones inserted by time: each before the first later item."""
-    waiting = sorted(new, key=_creation_time)
-    found: list[Item] = []
-    at = 0
-    for item in items:
-        while at < len(waiting) and waiting[at].created_at < item.created_at:
-            found.append(waiting[at])
-            at += 1
-        found.append(item)
-    return found + waiting[at:]
+    return list(merge(items, sorted(new, key=_creation_time), key=_creation_time))
 
 
 def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:

@@ -24,8 +24,6 @@ from autonomy_ctx.errors import InvalidMessage, InvalidResult
 
 MAX_DEPTH = 64
 VALUE_OVERHEAD = 128
-# Made once: a union in each check would cost more than the check.
-_CONTAINER_TYPES = (dict, list)
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -75,12 +73,7 @@ def freeze(value: Any) -> Any:
 def thaw(value: Any) -> Any:
     """A new, mutable copy of a JSON value."""
     if isinstance(value, dict):
-        # Copied at once, then only what is no text is looked at: most values are.
-        copy = dict(value)
-        for key, inner in copy.items():
-            if type(inner) is not str:
-                copy[key] = thaw(inner)
-        return copy
+        return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [thaw(inner) for inner in value]
     return value
@@ -105,100 +98,78 @@ def remaining_budget(budget: int, value: Any) -> int:
     if isinstance(value, str):
         return budget - len(value)
     budget -= VALUE_OVERHEAD
-    if isinstance(value, _CONTAINER_TYPES):
+    if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             if budget < 0:
                 break
-            budget = (
-                budget - VALUE_OVERHEAD - len(inner)
-                if type(inner) is str
-                else remaining_budget(budget, inner)
-            )
+            budget = remaining_budget(budget - VALUE_OVERHEAD * isinstance(inner, str), inner)
     return budget
 
 
 def validate_json(value: Any, path: str) -> Any:
     """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
-    copy = _copy_json(value, 0)
-    if copy is _NOT_JSON:
-        # Walked again, this time with the path: only those who made a mistake pay for it.
-        _raise_invalid(value, path, 0)
-    return copy
+    try:
+        return _copy_json(value, 0)
+    except _NotJson as error:
+        place, problem = path + "".join(reversed(error.path)), error.problem
+    raise InvalidMessage(place if len(place) <= 120 else f"{place[:60]}...{place[-50:]}", problem)
 
 
-_NOT_JSON: Any = object()
-_SIMPLE_TYPES = frozenset({str, bool, type(None)})
 # Python itself refuses to write longer numbers out.
 _MAX_DIGITS = 4300
 _INTEGER_LIMIT = 10**_MAX_DIGITS
 
 
+class _NotJson(Exception):
+    """A value that JSON cannot hold; the steps to it are added, innermost first, on the way out."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        self.path: list[str] = []
+
+
 def _copy_json(value: Any, depth: int) -> Any:
-    kind = type(value)
-    if kind in _SIMPLE_TYPES:
-        return value
-    if kind is int:
-        return value if -_INTEGER_LIMIT < value < _INTEGER_LIMIT else _NOT_JSON
-    if depth > MAX_DEPTH:
-        return _NOT_JSON
-    if kind is dict or isinstance(value, dict):
-        copy = {}
-        for key, inner in value.items():
-            if type(inner) not in _SIMPLE_TYPES:
-                inner = _copy_json(inner, depth + 1)
-                if inner is _NOT_JSON:
-                    return _NOT_JSON
-            if type(key) is not str:
-                if not isinstance(key, str):
-                    return _NOT_JSON
-                key = str.__str__(key)
-            copy[key] = inner
-        return copy
-    if kind is list or isinstance(value, list):
-        copies = []
-        for inner in value:
-            # Given up at the first mistake: a list that contains itself twice would be walked for ever.
-            copies.append(_copy_json(inner, depth + 1))
-            if copies[-1] is _NOT_JSON:
-                return _NOT_JSON
-        return copies
     # Enums and other subclasses of the JSON types are stored as what they stand for.
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else _NOT_JSON
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, str):
         return str.__str__(value)
-    return _copy_json(int(value), depth) if isinstance(value, int) else _NOT_JSON
-
-
-def _raise_invalid(value: Any, path: str, depth: int) -> None:
-    """Raise for the first place in `value` that is not JSON."""
+    if isinstance(value, int):
+        if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
+            raise _NotJson(
+                f"is a number of more than {_MAX_DIGITS} digits, which JSON cannot hold; use a string"
+            )
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _NotJson(f"is {value}, which JSON cannot hold; use None or a string")
+        return float(value)
     if depth > MAX_DEPTH:
-        raise InvalidMessage(
-            _shorten_path(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself"
-        )
+        raise _NotJson(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
     if isinstance(value, dict):
+        copy = {}
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidMessage(
-                    _shorten_path(path), f"has a key of type {type(key).__name__}; keys must be strings"
-                )
-            _raise_invalid(inner, f"{path}.{key}", depth + 1)
-    elif isinstance(value, list):
+                raise _NotJson(f"has a key of type {type(key).__name__}; keys must be strings")
+            try:
+                copy[str.__str__(key)] = _copy_json(inner, depth + 1)
+            except _NotJson as error:
+                error.path.append(f".{key}")
+                raise
+        return copy
+    if isinstance(value, list):
+        copies = []
         for index, inner in enumerate(value):
-            _raise_invalid(inner, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidMessage(_shorten_path(path), f"is {value}, which JSON cannot hold; use None or a string")
-    elif isinstance(value, int) and not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
-        raise InvalidMessage(
-            _shorten_path(path),
-            f"is a number of more than {_MAX_DIGITS} digits, which JSON cannot hold; use a string",
-        )
-    elif value is not None and not isinstance(value, str | int | float):
-        raise InvalidMessage(
-            _shorten_path(path),
-            f"is of type {type(value).__name__}, which JSON cannot hold; "
-            f"convert it to a string, number, list or dict",
-        )
+            try:
+                copies.append(_copy_json(inner, depth + 1))
+            except _NotJson as error:
+                error.path.append(f"[{index}]")
+                raise
+        return copies
+    raise _NotJson(
+        f"is of type {type(value).__name__}, which JSON cannot hold; "
+        f"convert it to a string, number, list or dict"
+    )
 
 
 def preview(value: Any) -> str:
@@ -207,19 +178,8 @@ def preview(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def _shorten_path(path: str) -> str:
-    return path if len(path) <= 120 else f"{path[:60]}...{path[-50:]}"
-
-
 Binary: TypeAlias = bytes | bytearray | memoryview
-# Tuples, made once: a union in each check would cost more than the check.
-_NUMBER_TYPES, _BINARY_TYPES, _TIME_TYPES = (
-    (int, float),
-    (bytes, bytearray, memoryview),
-    (datetime, date, time),
-)
-_STRINGIFIED_TYPES = (PurePath, UUID, Decimal, timedelta)
-_LIST_TYPES, _SET_TYPES = (list, tuple), (set, frozenset)
+_STRINGIFIED_TYPES = PurePath | UUID | Decimal | timedelta
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +215,7 @@ class JsonEncoder:
             raise InvalidResult(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
         if isinstance(value, Enum):
             return self.encode(value.value, (*above, id(value)))
-        if isinstance(value, _NUMBER_TYPES):
+        if isinstance(value, int | float):
             return _encode_number(value)
         if isinstance(value, str):
             return str.__str__(value)
@@ -264,14 +224,14 @@ class JsonEncoder:
             return {self._encode_key(key): self.encode(inner, within) for key, inner in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             return {name: self.encode(inner, within) for name, inner in value._asdict().items()}
-        if isinstance(value, _LIST_TYPES):
+        if isinstance(value, list | tuple):
             return [self.encode(inner, within) for inner in value]
-        if isinstance(value, _SET_TYPES):
+        if isinstance(value, set | frozenset):
             # Sorted: a set's own order changes from process to process.
             return sorted((self.encode(inner, within) for inner in value), key=_sort_key)
-        if isinstance(value, _BINARY_TYPES):
+        if isinstance(value, Binary):
             return self.encode_binary(value)
-        if isinstance(value, _TIME_TYPES):
+        if isinstance(value, datetime | date | time):
             return value.isoformat()
         if isinstance(value, _STRINGIFIED_TYPES):
             return str(value)
