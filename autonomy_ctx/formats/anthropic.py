@@ -23,7 +23,6 @@ from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
     ImageBlock,
-    OfferedTool,
     ProviderFeatures,
     ReplyParts,
     TextBlock,
@@ -33,7 +32,7 @@ from autonomy_ctx.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.formats.outgoing import arguments_text
+from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent, ToolCall
 
@@ -283,6 +282,6 @@ def _encode_content(block: Block) -> dict[str, Any]:
     assert_never(block)
 
 
-def _encode_tool(offer: OfferedTool) -> dict[str, Any]:
+def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
     described = {"description": offer.description} if offer.description else {}
-    return {"name": offer.name, **described, "input_schema": offer.schema}
+    return {"name": offer.name, **described, "input_schema": offer.parameters}

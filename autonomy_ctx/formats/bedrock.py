@@ -28,7 +28,6 @@ from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
     ImageBlock,
-    OfferedTool,
     ProviderFeatures,
     ReplyParts,
     TextBlock,
@@ -38,7 +37,7 @@ from autonomy_ctx.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.formats.outgoing import arguments_text, is_base64
+from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text, is_base64
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
@@ -261,6 +260,6 @@ def _encode_block(block: Block) -> dict[str, Any]:
     assert_never(block)
 
 
-def _encode_tool(offer: OfferedTool) -> dict[str, Any]:
+def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
     described = {"description": offer.description} if offer.description else {}
-    return {"toolSpec": {"name": offer.name, **described, "inputSchema": {"json": offer.schema}}}
+    return {"toolSpec": {"name": offer.name, **described, "inputSchema": {"json": offer.parameters}}}

@@ -18,6 +18,7 @@ from autonomy_ctx.formats.outgoing import (
     INSTRUCTION_ROLES,
     EncodedImage,
     ToolNames,
+    ToolSpec,
     arguments_object,
     closing_text,
     empty_message_text,
@@ -107,15 +108,6 @@ class BlockTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTool:
-    """A tool under the name it has on the wire."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConversation:
     """A request in blocks: turns that alternate, the user's first, every call answered in the next.
 
@@ -124,7 +116,7 @@ class BlockConversation:
 
     system: list[TextBlock]
     turns: list[BlockTurn]
-    tools: list[OfferedTool]
+    tools: list[ToolSpec]
     tools_offered: bool
     repairs: tuple[str, ...]
 
@@ -292,7 +284,7 @@ def build_conversation(
     offers = _offered_tools(request_options.tools, names, repairs)
     if not offers and (called := _called_tool_names(turns)):
         repairs.append("the history calls tools but none are offered: they are described without arguments")
-        offers = [OfferedTool(name=name, description="", schema={"type": "object"}) for name in called]
+        offers = [ToolSpec(name, "", {"type": "object"}) for name in called]
     return BlockConversation(
         system=system,
         turns=turns,
@@ -378,13 +370,13 @@ def _mark_breakpoints(system: Sequence[TextBlock], turns: Sequence[BlockTurn], p
 
 def _offered_tools(
     tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
-) -> list[OfferedTool]:
+) -> list[ToolSpec]:
     """The tools as they are offered; the arguments are always an object."""
     return [
-        OfferedTool(
-            name=spec.name,
-            description=replace_surrogates(spec.description).strip(),
-            schema={**replace_json_surrogates(spec.parameters), "type": "object"},
+        ToolSpec(
+            spec.name,
+            replace_surrogates(spec.description).strip(),
+            {**replace_json_surrogates(spec.parameters), "type": "object"},
         )
         for spec in tool_specs(tools, names, repairs)
     ]

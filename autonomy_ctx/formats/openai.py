@@ -36,14 +36,13 @@ from autonomy_ctx.formats.outgoing import (
     build_request,
     closing_text,
     empty_message_text,
-    encode_image,
-    image_note,
     mark_error,
     message_text,
     note_omission,
     opening_text,
     repair_messages,
     replace_json_surrogates,
+    text_or_parts,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -55,7 +54,6 @@ from autonomy_ctx.messages.message import (
     ChatRole,
     ImageContent,
     Message,
-    TextContent,
     ToolCall,
     new_id,
 )
@@ -353,29 +351,22 @@ def openai_message(message: Message) -> dict[str, Any]:
 
 
 def _user_message(message: Message, repairs: list[str]) -> dict[str, Any]:
-    content: Any = message.content
-    if type(content) is not str:
-        content = _content_parts(message, repairs)
-        if all(part["type"] == "text" for part in content):
-            content = "\n".join(part["text"] for part in content)
-    content = content or empty_message_text(message, repairs)
+    content = _content(message, repairs) or empty_message_text(message, repairs)
     said = {"role": "user", "content": content}
     # Other spellings of a name are refused, and a speaker's name is not worth a refusal.
     return said | {"name": message.name} if message.name and _SPEAKER_NAME.fullmatch(message.name) else said
 
 
 def _tool_message(message: Message, pending: list[dict[str, Any]], repairs: list[str]) -> dict[str, Any]:
-    if type(message.content) is str:
-        content = mark_error(message, message.content)
-        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
-    parts = _content_parts(message, repairs)
-    images = [part for part in parts if part["type"] == "image_url"]
-    text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    if images:
+    content = _content(message, repairs)
+    if isinstance(content, str):
+        text = content
+    else:
+        text = "\n".join(part["text"] for part in content if part["type"] == "text")
+        text = text or "(an image, shown below)"
         repairs.append(f"an image in the result of call {message.tool_call_id!r} is shown after it")
         pending.append({"type": "text", "text": f"The result of call {message.tool_call_id} shows:"})
-        pending += images
-        text = text or "(an image, shown below)"
+        pending += [part for part in content if part["type"] == "image_url"]
     return {"role": "tool", "tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
 
 
@@ -385,27 +376,12 @@ def _flush_images(pending: list[dict[str, Any]], out: list[dict[str, Any]]) -> N
         pending.clear()
 
 
-def _content_parts(message: Message, repairs: list[str]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            parts.append({"type": "text", "text": part.text})
-        elif isinstance(part, ImageContent):
-            url = image_url(part)
-            if url:
-                shown = {"url": url, "detail": part.inference_detail}
-                parts.append({"type": "image_url", "image_url": shown})
-            else:
-                parts.append({"type": "text", "text": image_note(part, "of this kind", repairs)})
-    return parts
+def _content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
+    return text_or_parts(message, repairs, text_type="text", write_image=_image_part)
 
 
-def image_url(image: ImageContent) -> str | None:
-    """An image as a URL of the web or a `data:` URL; None when it is neither."""
-    encoded = encode_image(image)
-    if encoded is None:
-        return None
-    return encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
+def _image_part(url: str, image: ImageContent) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, "detail": image.inference_detail}}
 
 
 def _encode_call(

@@ -33,9 +33,8 @@ from autonomy_ctx.formats.incoming import (
     failure_reason,
     stream_error,
 )
-from autonomy_ctx.formats.openai import image_url, resolve_reasoning
+from autonomy_ctx.formats.openai import resolve_reasoning
 from autonomy_ctx.formats.outgoing import (
-    INSTRUCTION_ROLES,
     ToolNames,
     arguments_json,
     build_request,
@@ -47,6 +46,7 @@ from autonomy_ctx.formats.outgoing import (
     opening_text,
     repair_messages,
     replace_json_surrogates,
+    text_or_parts,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -305,17 +305,9 @@ def responses_input(
     items: list[dict[str, Any]] = []
     for message in ready.messages:
         before = len(items)
-        if message.role is ChatRole.TOOL:
-            items.append(_result_item(message, repairs))
-        elif message.role is ChatRole.USER:
-            content = _input_content(message, repairs) or empty_message_text(message, repairs)
-            items.append({"type": "message", "role": "user", "content": content})
-        elif message.role in INSTRUCTION_ROLES:
-            text = message_text(message, repairs)
-            role = "developer" if reasoning_model else "system"
-            items += [{"type": "message", "role": role, "content": text}] if text else []
-        else:
-            items += _assistant_items(message, names, repairs)
+        made = _message_items(message, names, repairs, "developer" if reasoning_model else "system")
+        # An instruction may say nothing.
+        items += [item for item in made if item.get("content") != ""]
         if len(items) == before:
             note_omission(message, repairs)
     items = _drop_dangling_reasoning(items, repairs)
@@ -412,16 +404,23 @@ def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
 
 def responses_items(message: Message) -> list[dict[str, Any]]:
     """One message as input items, without repairs that depend on other messages."""
-    if message.role is ChatRole.TOOL:
-        items = [_result_item(message, [])]
-    elif message.role is ChatRole.ASSISTANT:
-        items = _assistant_items(message, ToolNames(()), [])
-    elif message.role is ChatRole.USER:
-        content = _input_content(message, []) or empty_message_text(message, [])
-        items = [{"type": "message", "role": "user", "content": content}]
-    else:
-        items = [{"type": "message", "role": message.role.value, "content": message_text(message, [])}]
+    items = _message_items(message, ToolNames(()), [], message.role.value)
     return replace_json_surrogates(items)  # type: ignore[no-any-return]
+
+
+def _message_items(
+    message: Message, names: ToolNames, repairs: list[str], instruction_role: str
+) -> list[dict[str, Any]]:
+    match message.role:
+        case ChatRole.TOOL:
+            return [_result_item(message, repairs)]
+        case ChatRole.ASSISTANT:
+            return _assistant_items(message, names, repairs)
+        case ChatRole.USER:
+            said = _input_content(message, repairs) or empty_message_text(message, repairs)
+            return [{"type": "message", "role": "user", "content": said}]
+    text = message_text(message, repairs)
+    return [{"type": "message", "role": instruction_role, "content": text}]
 
 
 def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
@@ -495,17 +494,8 @@ def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
 
 
 def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
-    """The content of a user or a tool: a string if there are no images."""
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            parts.append({"type": "input_text", "text": part.text})
-        elif isinstance(part, ImageContent):
-            url = image_url(part)
-            if url:
-                parts.append({"type": "input_image", "image_url": url, "detail": part.inference_detail})
-            else:
-                parts.append({"type": "input_text", "text": image_note(part, "of this kind", repairs)})
-    if all(part["type"] == "input_text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
+    return text_or_parts(message, repairs, text_type="input_text", write_image=_image_part)
+
+
+def _image_part(url: str, image: ImageContent) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url, "detail": image.inference_detail}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -315,6 +315,35 @@ def image_note(image: ImageContent, where: str, repairs: list[str]) -> str:
     """A text that replaces an image which cannot be shown there."""
     repairs.append(f"an image {where} cannot be carried: replaced by a note")
     return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
+
+
+def image_url(image: ImageContent) -> str | None:
+    """An image as a URL of the web or a `data:` URL; None when it is neither."""
+    encoded = encode_image(image)
+    if encoded is None:
+        return None
+    return encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
+
+
+def text_or_parts(
+    message: Message,
+    repairs: list[str],
+    *,
+    text_type: str,
+    write_image: Callable[[str, ImageContent], dict[str, Any]],
+) -> str | list[dict[str, Any]]:
+    """The content of a user or a tool for OpenAI: a string if it has no images, otherwise a list of parts."""
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextContent) and part.text:
+            parts.append({"type": text_type, "text": part.text})
+        elif isinstance(part, ImageContent):
+            url = image_url(part)
+            note = "" if url else image_note(part, "of this kind", repairs)
+            parts.append(write_image(url, part) if url else {"type": text_type, "text": note})
+    if all(part["type"] == text_type for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
 
 
 def note_omission(message: Message, repairs: list[str]) -> None:
