@@ -57,7 +57,7 @@ class AnthropicReader:
         self._finished_blocks: set[int] = set()
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """What one event says; a `StreamError` if it is an error, nothing if it is unknown."""
+        """Read one event; an error raises `StreamError`, an unknown event says nothing."""
         index = as_count(data.get("index"))
         match data.get("type") or event:
             case "message_start":
@@ -183,7 +183,7 @@ class AnthropicFormat:
         return WireRequest(path="/messages", body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
         return read_message(body)
 
     def reader(self) -> AnthropicReader:

@@ -65,7 +65,7 @@ REFUSAL_REASONS = (
 
 
 def read_reply(value: Any) -> ModelReply:
-    """What a reply says: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
+    """Read a reply: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
 
     `stop` is `error` for an error in the place of an answer, None for what has no known shape, and
     `tools` without `tool_calls` when there are calls that cannot be read. See `is_answer`.
@@ -149,14 +149,14 @@ def _client_reply(value: Any) -> ModelReply | None:
 
 
 def is_answer(reply: ModelReply) -> bool:
-    """Whether a model answered at all; an empty answer is one."""
+    """True if a model answered at all; an empty answer is one."""
     if reply.stop == "error":
         return False
     return bool(reply.parts or reply.tool_calls) or reply.stop not in (None, "tools")
 
 
 def has_calls(reply: ModelReply) -> bool:
-    """Whether the model calls tools, also in a way that cannot be read."""
+    """True if the model calls tools, also in a way that cannot be read."""
     return bool(reply.tool_calls) or reply.stop == "tools"
 
 

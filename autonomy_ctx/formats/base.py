@@ -1,5 +1,5 @@
-"""What all provider formats share: the `Format` protocol, request options, replies, stream events and
-usage.
+"""Types that all provider formats share: the `Format` protocol, request options, replies, stream events
+and usage.
 
 A thinking signature is valid only at the provider that made it, and a conversation may change
 providers. So `tag_signature` stores each signature with its owner's name, and `signature_of` returns it
@@ -160,7 +160,7 @@ def restore_tool_names(reply: ModelReply, names: Mapping[str, str]) -> ModelRepl
 
 
 def restore_event_tool_names(event: StreamEvent, names: Mapping[str, str]) -> StreamEvent:
-    """The same for an event of a stream."""
+    """A stream event whose call has the tool's own name instead of that on the wire."""
     match event:
         case CallStarted(id, name):
             return CallStarted(id, names.get(name, name))
@@ -171,7 +171,7 @@ def restore_event_tool_names(event: StreamEvent, names: Mapping[str, str]) -> St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What a request says besides the messages.
+    """Content of a request besides the messages.
 
     `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
     which a prompt cache may be cut, at most 4; formats without them ignore them. `answered_call_ids` are
@@ -211,19 +211,19 @@ class StreamReader(Protocol):
     """Puts a stream's pieces together again."""
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """What one server-sent event says; unknown ones say nothing."""
+        """Read one server-sent event; an unknown one says nothing."""
 
     def finish(self) -> ModelReply:
         """The reply, once the stream has ended; with what came when it ended too early."""
 
 
 class ReplyFormat(Protocol):
-    """How one provider answers with a whole response."""
+    """Reader of one provider's whole responses."""
 
     name: str
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
 
 
 class Format(ReplyFormat, Protocol):

@@ -65,7 +65,7 @@ class BedrockReader:
         self._usage: Mapping[str, Any] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
-        """What one event says; a `StreamError` if it is an exception, nothing if it is unknown.
+        """Read one event; an exception raises `StreamError`, an unknown event says nothing.
 
         Without its name an event is expected in the shape `{"contentBlockDelta": {...}}`.
         """
@@ -175,7 +175,7 @@ class BedrockFormat:
         return WireRequest(path=path, body=body, repairs=talk.repairs, thinking=thinking)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
         return read_response(body)
 
     def reader(self) -> BedrockReader:

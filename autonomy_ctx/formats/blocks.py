@@ -71,7 +71,7 @@ class ImageBlock(PositionedBlock):
 
 @dataclass(slots=True, kw_only=True)
 class ThinkingBlock(PositionedBlock):
-    """What the model thought, signed; or what it may not show, as `redacted`."""
+    """Thinking of the model, signed; or, as `redacted`, thinking that it may not show."""
 
     text: str = ""
     signature: str = ""
@@ -89,7 +89,7 @@ class ToolUseBlock(PositionedBlock):
 
 @dataclass(slots=True, kw_only=True)
 class ToolResultBlock(PositionedBlock):
-    """What a call gave; never empty, and only text when it is an error."""
+    """Result of a call; never empty, and only text when it is an error."""
 
     id: str
     content: list[TextBlock | ImageBlock]
@@ -101,7 +101,7 @@ Block: TypeAlias = TextBlock | ImageBlock | ThinkingBlock | ToolUseBlock | ToolR
 
 @dataclass(slots=True)
 class BlockTurn:
-    """What one side says before the other side speaks."""
+    """Blocks of one side before the other side speaks."""
 
     role: Literal["user", "assistant"]
     blocks: list[Block] = field(default_factory=list)
@@ -131,7 +131,7 @@ _B = TypeVar("_B")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFeatures:
-    """What a provider takes beyond the common ground."""
+    """Things that a provider takes and the other does not."""
 
     # Whose signatures go back to it.
     owner: str
@@ -208,7 +208,7 @@ class BlockWriter:
         return ToolUseBlock(message_index=index, id=call.id or "", name=name, input=arguments)
 
     def _content(self, index: int, message: Message) -> list[TextBlock | ImageBlock]:
-        """What a user or a tool said: text that cannot pass for a note of the system, and images."""
+        """Content of a user or a tool: text that cannot pass for a note of the system, and images."""
         blocks: list[TextBlock | ImageBlock] = []
         for part in message.parts:
             if isinstance(part, ImageContent):
@@ -411,7 +411,7 @@ class ReplyParts:
         self._calls_at.append(len(self._parts))
 
     def fields(self, blocks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """What a `ModelReply` has of it. The provider's `blocks` are kept only where there is thinking."""
+        """Fields for a `ModelReply`. The provider's `blocks` are kept only where there is thinking."""
         parts = tuple(self._parts)
         if not any(isinstance(part, ThinkingContent) for part in parts):
             return {"parts": merge_text_parts(parts), "tool_calls": tuple(self._calls)}

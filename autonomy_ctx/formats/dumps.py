@@ -114,7 +114,7 @@ def convert_message(form: Any) -> list[dict[str, Any]]:
 
 
 def _langchain_type(form: Mapping[str, Any]) -> str | None:
-    """What kind of message a dump of LangChain is; None for anything else."""
+    """Kind of message that a dump of LangChain is; None for anything else."""
     if form.get("lc") and isinstance(form.get("id"), Sequence) and form["id"]:
         return _langchain_kind(str(form["id"][-1]))
     kind = form.get("type")

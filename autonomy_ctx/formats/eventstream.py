@@ -38,7 +38,7 @@ class EventStreamDecoder:
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether a frame has begun that is not complete: at the end, the connection was cut."""
+        """True while a frame is not complete: at the end, the connection was cut."""
         return bool(self._buffer)
 
     def feed(self, chunk: bytes) -> Iterator[StreamFrame]:

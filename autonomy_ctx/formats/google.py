@@ -94,7 +94,7 @@ class GoogleReader:
         self._metadata: dict[str, str] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
-        """What one event says; an error in the middle of a stream is raised."""
+        """Read one event; an error in the middle of a stream is raised."""
         if data.get("error"):
             raise stream_error(data["error"])
         return self.add_body(data)
@@ -175,7 +175,7 @@ GooglePart: TypeAlias = dict[str, Any]
 
 
 def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
-    """What a user said."""
+    """Parts of a user's message."""
     parts: list[GooglePart] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
@@ -188,7 +188,7 @@ def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
 def model_parts(
     message: Message, names: ToolNames, repairs: list[str], *, signatures_required: bool
 ) -> list[GooglePart]:
-    """What a model said and called."""
+    """Parts of a model's message, with its calls."""
     parts: list[GooglePart] = []
     for part in message.parts:
         if isinstance(part, ThinkingContent):
@@ -312,7 +312,7 @@ class GoogleFormat:
         return build_request(f"/{place}:{verb}", body, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
         reader = self.reader()
         reader.add_body(body)
         return reader.finish()
@@ -323,7 +323,7 @@ class GoogleFormat:
 
 
 def requires_signatures(model: str) -> bool:
-    """Whether the name is that of a model that refuses calls without a thought signature."""
+    """True for the name of a model that refuses calls without a thought signature."""
     return bool(_SIGNATURE_MODELS.search(model.lower()))
 
 

@@ -89,7 +89,7 @@ class PartBuilder:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What came so far."""
+        """The parts that came so far."""
         return tuple(part for run in self._runs if (part := _run_to_part(run)) is not None)
 
     def _run(self, *, thought: bool) -> _PartRun:

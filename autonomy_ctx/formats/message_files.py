@@ -55,7 +55,7 @@ FileLine: TypeAlias = ConversationLine | MessageLine
 
 @dataclass(slots=True)
 class _ReadState:
-    """What earlier values of a file mean for the next ones."""
+    """Things that earlier values of a file say about later ones."""
 
     full_text: dict[str, str] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class _TextLine(NamedTuple):
 def read_lines(
     file: IO[bytes], *, max_bytes: float = math.inf, max_value_bytes: int = MAX_VALUE_BYTES
 ) -> Iterator[FileLine | InvalidLine]:
-    """What a file of any of these kinds holds, in order. After a bad line it goes on, to name all of them.
+    """Read a file of any of these kinds, in order. After a bad line it goes on, to name all of them.
 
     A line or document of more than `max_value_bytes` ends it, and so does more than `max_bytes` in all.
     """
@@ -171,7 +171,7 @@ def _read_document(lines: Iterable[_TextLine], max_value_bytes: int) -> Iterator
 
 
 def _read_value(value: Any, number: int, state: _ReadState) -> Iterator[FileLine | InvalidLine]:
-    """What one JSON value stands for: a message, a list of them, conversations, or what belongs to one."""
+    """Read one JSON value: a message, a list of them, conversations, or something that belongs to one."""
     if isinstance(value, dict) and value.get("type") == CONVERSATION and "role" not in value:
         yield _read_conversation(value, number)
     elif isinstance(value, dict) and value.get("type") == FULL_TEXT and "role" not in value:

@@ -40,7 +40,7 @@ def model_name(model: Any) -> str | None:
 
 
 def context_window_of(model: Any) -> int | None:
-    """How many tokens a model reads at once; None when that is not known."""
+    """Number of tokens that a model reads at once; None when that is not known."""
     if model is None:
         return None
     try:

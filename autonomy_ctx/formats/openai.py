@@ -69,7 +69,7 @@ _STOP_REASONS = {
 
 
 def chat_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
-    """What a whole response says."""
+    """Read a whole response."""
     reader = ChatReader(new_id)
     for choice in as_mappings(body.get("choices"))[:1]:
         reader.add_choice(choice, "message")
@@ -94,7 +94,7 @@ class ChatReader:
         self._failure: str | None = None
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
-        """What one chunk says; an error in the middle of a stream is raised."""
+        """Read one chunk; an error in the middle of a stream is raised."""
         if data.get("error"):
             raise stream_error(data["error"])
         self.note_metadata(data)
@@ -174,7 +174,7 @@ class ChatReader:
 
 
 def _begins_call(call: Mapping[str, Any]) -> bool:
-    """Whether a piece without an index is the first of its call: only that one has a name."""
+    """True for the first piece of a call without an index: only that one has a name."""
     return bool(as_text(as_mapping(call.get("function")).get("name")))
 
 
@@ -259,7 +259,7 @@ class OpenAIFormat:
         return build_request("/chat/completions", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
         return chat_reply(body, self._new_id)
 
     def reader(self) -> ChatReader:
@@ -268,12 +268,12 @@ class OpenAIFormat:
 
 
 def is_reasoning_model(model: str) -> bool:
-    """Whether the name is that of a model of OpenAI's that thinks before it answers."""
+    """True for the name of a model of OpenAI's that thinks before it answers."""
     return bool(_REASONING_MODELS.match(model.lower()))
 
 
 def resolve_reasoning(model: str, options: dict[str, Any], usual: bool | None) -> bool:
-    """Whether a model thinks before it answers; `reasoning_model` is taken out of the options."""
+    """Find out if a model thinks before it answers; `reasoning_model` is taken out of the options."""
     asked = options.pop("reasoning_model", None)
     given = usual if asked is None else asked
     return is_reasoning_model(model) if given is None else bool(given)

@@ -71,7 +71,7 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
-    """What a whole response says."""
+    """Read a whole response."""
     pieces = PartBuilder()
     calls: list[ToolCall] = []
     between: list[Mapping[str, Any]] = []
@@ -114,7 +114,7 @@ class ResponsesReader:
         self._response: dict[str, Any] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
-        """What one event says; an error in the middle of a stream is raised."""
+        """Read one event; an error in the middle of a stream is raised."""
         kind = as_text(data.get("type")) or event or ""
         if kind == "error" or (not data.get("type") and data.get("error")):
             raise stream_error(data.get("error") or data)
@@ -184,7 +184,7 @@ def _reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
-    """What is needed to send a reasoning item back; without encrypted content nothing can."""
+    """Text with which a reasoning item can be sent back; None without encrypted content."""
     encrypted, name = as_nonempty_text(item.get("encrypted_content")), as_nonempty_text(item.get("id"))
     if not encrypted or not name:
         return None
@@ -282,7 +282,7 @@ class ResponsesFormat:
         return build_request("/responses", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
-        """What a whole response says."""
+        """Read a whole response."""
         return responses_reply(body, self._new_id)
 
     def reader(self) -> ResponsesReader:
@@ -354,7 +354,7 @@ def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
 
 
 def is_plain_item(item: Mapping[str, Any]) -> bool:
-    """Whether a message has fields for all that an item holds: text, images, calls and results."""
+    """True if a message has fields for all that an item holds: text, images, calls and results."""
     kind = as_text(item.get("type")) or "message"
     parts = as_mappings(item.get("content")) + as_mappings(item.get("output"))
     known = ("message", "function_call", "function_call_output")
@@ -381,7 +381,7 @@ def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_content(content: Any) -> str | tuple[Part, ...]:
-    """What a user or a tool said."""
+    """Content of a user or a tool."""
     if not isinstance(content, list):
         return as_text(content)
     parts: list[Part] = []

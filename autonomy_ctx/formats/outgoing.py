@@ -86,7 +86,7 @@ class CallIds:
 
 
 class ToolNames:
-    """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
+    """Names of tools on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
         self._names = _offered_names(offered)
@@ -211,7 +211,7 @@ def encode_image(image: ImageContent) -> EncodedImage | None:
 
 
 def is_base64(data: str) -> bool:
-    """Whether it is bytes in base64, and not none."""
+    """True for base64 of at least one byte."""
     try:
         return bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
@@ -248,7 +248,7 @@ class ToolSpec(NamedTuple):
 
 
 def wire_tool_names(tools: Sequence[Mapping[str, Any]]) -> ToolNames:
-    """How tools and calls are named in one request."""
+    """Names of tools and calls in one request."""
     return ToolNames(str(tool["name"]) for tool in tools)
 
 
@@ -352,7 +352,7 @@ def note_omission(message: Message, repairs: list[str]) -> None:
 
 
 def empty_message_text(message: Message, repairs: list[str]) -> str:
-    """What a user says who says nothing: providers refuse blank messages, and the turn must stay."""
+    """Text of a user who says nothing: providers refuse blank messages, and the turn must stay."""
     repairs.append(f"message {message.id!r} is empty: sent as a note that says so")
     return EMPTY_MESSAGE_TEXT
 
@@ -475,7 +475,7 @@ def _assign_call_ids(message: Message, ids: CallIds, renamed: list[str]) -> tupl
 def _missing_result(
     call: ToolCall, own: ToolCall, answered_call_ids: Collection[str], repairs: list[str]
 ) -> Message:
-    """What stands where a result should be."""
+    """Message in the place of a result."""
     name = own.id or call.id
     if own.id is not None and own.id in answered_call_ids:
         repairs.append(f"the result of call {name!r} of `{call.name}` is not in the context: said so")

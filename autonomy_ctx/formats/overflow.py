@@ -1,4 +1,4 @@
-"""Whether an error says that the request was too long for the model.
+"""Errors that say that the request was too long for the model.
 
 Every server words it in its own way, and the way matters: this one error is answered with a smaller
 request, all other refusals are not.
@@ -122,7 +122,7 @@ class Overflow:
 
 
 def find_overflow(status: int | None, body: Any) -> Overflow | None:
-    """What an error of this status says of the window, if it is that the request was too long.
+    """Overflow that an error of this status reports; None for any other error.
 
     `body` is JSON, its text or a sentence; the status is None where it is not known.
     """
@@ -142,7 +142,7 @@ def find_overflow(status: int | None, body: Any) -> Overflow | None:
 
 
 def exception_overflow(error: BaseException) -> Overflow | None:
-    """The same for an exception of any client: by its class, its status, and its body or text."""
+    """Overflow that an exception of any client reports, by its class, its status, and its body or text."""
     status, response = status_of(error), _attribute(error, "response")
     bodies = [_attribute(error, "body"), response if isinstance(response, Mapping) else None]
     bodies = [body.get("Error", body) if isinstance(body, Mapping) else body for body in bodies]

@@ -52,7 +52,7 @@ _TAGLESS_OWNERS = (ANTHROPIC, BEDROCK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingPrefix:
-    """What stood before the thinking of a reply: a hash, and the thinking that was sent before it.
+    """Context before the thinking of a reply: a hash, and the thinking that was sent before it.
 
     `after` names the last thinking block before it, and `count` is the number of all of them. `calls_at` is
     where the tool calls stood among the parts, if not at the end.
@@ -65,7 +65,7 @@ class ThinkingPrefix:
 
 
 def read_prefix(message: Message) -> ThinkingPrefix | None:
-    """What was stored beside a message about its thinking."""
+    """Prefix that was stored with a message that has thinking."""
     stored = as_mapping(message.extra.get(EXTRA_NAME)) if message.extra else {}
     if not isinstance(stored.get("hash"), str):
         return None
@@ -79,7 +79,7 @@ def read_prefix(message: Message) -> ThinkingPrefix | None:
 
 
 def binds_thinking(model: str) -> bool | None:
-    """Whether a model checks what stands before thinking; None if no model is named.
+    """Tell if a model checks what stands before thinking; None if no model is named.
 
     Claude models with an unknown name count as new ones.
     """
@@ -99,7 +99,7 @@ def drop_refused(messages: Sequence[Message], owner: str) -> Sequence[Message]:
 
 
 def _refuses(message: Message, owner: str) -> bool:
-    """Whether a reply says that the provider refused the thinking before it."""
+    """True for a reply that says that the provider refused the thinking before it."""
     return bool(message.extra) and as_mapping(message.extra.get(EXTRA_NAME)).get("refused") == owner
 
 
@@ -147,7 +147,7 @@ class _Group:
 
     @property
     def fits(self) -> bool:
-        """Whether everything before it is as it was."""
+        """True if everything before it is as it was."""
         if self.prefix is None or [block.id for block in self.blocks] != self.ids:
             return False
         return self.prefix.hash == _join_states(block.state for block in self.blocks)
@@ -240,7 +240,7 @@ def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: T
 
 
 def record_request(reply: ModelReply, request: Mapping[str, Any], owner: str) -> ModelReply:
-    """The same for a request that was sent by a client of the user's own."""
+    """A reply with what stood before its thinking, for a request of the user's own client."""
     sent = tuple(block.id for block in _Chain(request).thinking)
     return record_prefix(reply, request, owner, ThinkingUse(sent=sent))
 

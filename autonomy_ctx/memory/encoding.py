@@ -218,7 +218,7 @@ def check_complete(head: Head, after: int, limit: int | None, found: int) -> Non
 
 
 def expected_count(head: Head, after: int, limit: int | None, found: int) -> int:
-    """How many messages a read to the end must find; with holes after a deletion, not always known."""
+    """Number of messages that a read to the end must find; with holes after a deletion, not always known."""
     if after == 0:
         return head.count if limit is None else min(head.count, limit)
     there = found if head.generation else max(head.position - after, 0)
@@ -268,7 +268,7 @@ def decode_conversation_info(
 
 
 def fits_inline(value: Any) -> bool:
-    """Whether a message is small enough to encode at once; others are encoded in a thread."""
+    """True for a message that is small enough to encode at once; others are encoded in a thread."""
     if isinstance(value, Message):
         return approximate_length(value) <= INLINE_CHARACTERS
     # How large a client's reply is cannot be seen from outside.
@@ -292,7 +292,7 @@ def decode_whole_body(body: str, message_id: str) -> dict[str, Any]:
 
 
 def same_content(body: str, other: str) -> bool:
-    """Whether two bodies have the same content, regardless of their times."""
+    """True for two bodies with the same content, regardless of their times."""
     return body == other or _content_without_times(body) == _content_without_times(other)
 
 

@@ -31,27 +31,27 @@ _INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
 def is_summary(item: Item) -> bool:
-    """Whether it stands for items that are gone."""
+    """True for an item that replaces others, which are gone."""
     return isinstance(item, Summary) or (isinstance(item, Message) and bool(item.extra.get("summary")))
 
 
 def is_instruction(item: Item) -> bool:
-    """Whether it is an instruction: a system or developer message that is not a summary."""
+    """True for a system or developer message that is not a summary."""
     return isinstance(item, Message) and item.role in _INSTRUCTION_ROLES and not is_summary(item)
 
 
 def is_structural(item: Item) -> bool:
-    """Whether it is a structural item: an instruction, a handoff or a configuration."""
+    """True for an instruction, a handoff or a configuration."""
     return isinstance(item, AgentHandoff | AgentConfigUpdate) or is_instruction(item)
 
 
 def is_plain(item: Item) -> bool:
-    """Whether it is a message that neither calls a tool nor answers a call."""
+    """True for a message that neither calls a tool nor answers a call."""
     return isinstance(item, Message) and item.role is not ChatRole.TOOL and not item.tool_calls
 
 
 def has_content(message: Message) -> bool:
-    """Whether it has any content but white space."""
+    """True for a message with any content but white space."""
     if isinstance(message.content, str):
         return bool(message.content.strip())
     return any(not isinstance(part, TextContent) or part.text.strip() for part in message.parts)
@@ -74,7 +74,7 @@ def newest_user_index(items: Sequence[Item]) -> int | None:
 
 
 class _Links(NamedTuple):
-    """What holds the items of a history together, found in one pass over them."""
+    """Links between the items of a history, and items that stay."""
 
     # For the index of every result that has a call before it, the index of that call.
     calls: dict[int, int]
@@ -188,7 +188,7 @@ def orphaned_results(messages: Sequence[Message]) -> set[str]:
 
 
 def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
-    """Whether every result has a call before it and every call a result; if not, what is wrong."""
+    """Check that every result has a call before it and every call a result; if not, say what is wrong."""
     pairs = _match_tool_pairs(messages)
     if pairs.orphans:
         return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
@@ -212,7 +212,7 @@ def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], sta
 
 
 def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
-    """How many of the first `count` messages can be removed without separating a call from its result."""
+    """Number of the first `count` messages that can go without separating a call from its result."""
     count = max(0, min(count, len(messages)))
     return find_tool_pair_boundary(messages, count)
 

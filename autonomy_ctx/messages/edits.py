@@ -33,7 +33,7 @@ from autonomy_ctx.validation import check_int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """What a truncation left, and how far that is over the limits it was given."""
+    """Items that a truncation left, and how far they are over the limits."""
 
     items: list[Item]
     over_items: int = 0
@@ -41,7 +41,7 @@ class Truncation:
 
     @property
     def limits_met(self) -> bool:
-        """Whether all limits are met."""
+        """True when no limit is exceeded."""
         return not self.over_items and not self.over_tokens
 
 
@@ -83,7 +83,7 @@ def truncate_items(
 
 
 def item_tokens(item: Item, counter: TokenCounter) -> int:
-    """What an item would cost a model that was shown it, before calibration."""
+    """Tokens of an item as a model is shown it, before calibration."""
     if isinstance(item, Message):
         return counter.count_uncalibrated(item)
     match item:
@@ -219,7 +219,7 @@ def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
 
 
 def _covers(mine: Item, theirs: Item) -> bool:
-    """Whether my item contains everything of theirs; a filter may have removed calls from theirs."""
+    """True if my item contains everything of theirs; a filter may have removed calls from theirs."""
     if theirs is mine or theirs == mine:
         return True
     if type(mine) is not Message or type(theirs) is not Message:

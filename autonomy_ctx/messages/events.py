@@ -101,7 +101,7 @@ class DirectMessage(_Event):
         object.__setattr__(self, "metadata", parse_extra(self.metadata, "metadata"))
 
     def expired(self, at: datetime) -> bool:
-        """Whether its time to live is over."""
+        """True when its time to live is over."""
         return self.ttl_seconds is not None and (at - self.created_at).total_seconds() >= self.ttl_seconds
 
 

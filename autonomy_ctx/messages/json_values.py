@@ -91,7 +91,7 @@ def json_length(value: Any) -> int:
 
 
 def remaining_budget(budget: int, value: Any) -> int:
-    """What a value leaves of a budget of characters; looks at no more of it than it takes to tell.
+    """Budget of characters that is left after a value; no more of it is read than it takes to tell.
 
     Every value costs a little besides its characters, so that many small ones are heavy, too.
     """

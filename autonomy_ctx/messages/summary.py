@@ -137,7 +137,7 @@ class Summary(Message):
 
     @property
     def provisional(self) -> bool:
-        """Whether a part of it is a digest that a written summary will replace."""
+        """True if a part of it is a digest that a written summary will replace."""
         return any(segment.provisional for segment in self.segments)
 
 

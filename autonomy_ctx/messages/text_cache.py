@@ -93,5 +93,5 @@ def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def count_cached_texts() -> int:
-    """How many results are kept."""
+    """Number of results in all caches."""
     return sum(map(len, _caches))

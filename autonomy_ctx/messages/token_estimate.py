@@ -176,7 +176,7 @@ def _cost_of_text(text: str, digits_apart: bool) -> int:
 
 
 def _cost_of_scripts(data: bytes, classes: bytes) -> int:
-    """What characters beyond ASCII cost besides the words they are in."""
+    """Cost of characters beyond ASCII besides the words they are in."""
     scripts, count = data.translate(_SCRIPT_TABLE, _NOT_LEAD_BYTES).decode(), data.count
     cost, left = PER_MARK_AFTER_LETTER * classes.count(b"um"), len(scripts)
     for letter, weight in PER_SCRIPT:
@@ -203,7 +203,7 @@ def _cost_of_scripts(data: bytes, classes: bytes) -> int:
 
 
 def _may_have_runs(text: str) -> bool:
-    """Whether there may be a long run of one character, without a loop over the text."""
+    """True if there may be a long run of one character; found without a loop over the text."""
     if len(text) < _MIN_RUN_LENGTH:
         return False
     encoding, width = ("ascii", 1) if text.isascii() else ("utf-32-be", 4)

@@ -254,7 +254,7 @@ class CountsTokens(Protocol):
 
     @property
     def token_counter(self) -> TokenCounter | None:
-        """What counts them."""
+        """The counter of this memory."""
 
 
 def token_counter_of(memory: Any) -> TokenCounter | None:

@@ -51,7 +51,7 @@ def opening_tag(label: str) -> str:
 
 
 def _mark_patterns() -> tuple[str, str]:
-    """What follows `<` in a mark, and what follows `[`.
+    """Patterns for the rest of a mark after `<`, and after `[`.
 
     Marks by which chat templates tell roles and turns apart, as some servers obey them inside a text too;
     and marks in the form of ours, with any secret or none.
@@ -134,7 +134,7 @@ _CLOSING_CHARACTERS = frozenset("<>|")
 
 
 def may_close(character: str) -> bool:
-    """Whether a character, in any width, could close what a name stands in."""
+    """True for a character that, in any width, could close the brackets around a name."""
     return any(
         one in _CLOSING_CHARACTERS or unicodedata.category(one) in _CLOSING_CATEGORIES
         for one in unicodedata.normalize("NFKC", character)
@@ -190,7 +190,7 @@ def short_name(name: str) -> str:
 
 
 def visible_text(message: Message) -> str:
-    """What a reader sees of the content: texts, and a note for each image; no thinking."""
+    """Content as a reader sees it: texts, and a note for each image; no thinking."""
     seen = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     return "\n".join(part.text if isinstance(part, TextContent) else "[image]" for part in seen)
 
