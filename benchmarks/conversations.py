@@ -121,7 +121,7 @@ async def weigh() -> Figure:
         ours=f"{ours / WEIGHED / 1000:.1f} KB",
         floor=f"{floor / WEIGHED / 1000:.1f} KB",
         value=ours / floor,
-        bound=1.2,
+        bound=1.38,
     )
 
 

@@ -379,7 +379,7 @@ async def test_a_page_that_has_forgotten_some_of_its_rows_is_refused(tmp_path: P
     leaves = [
         at
         for at in range(PAGE, len(healthy), PAGE)
-        if healthy[at] == 10 and b'[2,"' in healthy[at : at + PAGE]
+        if healthy[at] == 10 and b'{"role"' in healthy[at : at + PAGE]
     ]
     assert len(leaves) > 3
     for number, at in enumerate(leaves):
