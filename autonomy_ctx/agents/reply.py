@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -155,9 +154,7 @@ class AgentStream:
     async def __aenter__(self) -> AgentStream:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def _run_in_background(self) -> None:

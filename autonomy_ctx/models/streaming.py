@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import anyio
@@ -329,9 +328,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
     async def __aenter__(self) -> ModelStream:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def _advance(self) -> RequestFailure | None:

@@ -205,11 +205,14 @@ def _skip_double_stars(pattern_parts: Sequence[str], reached: set[int]) -> set[i
     return reached
 
 
-def check_pattern(pattern: str) -> str:
-    """A pattern that is quick to match."""
+def walk_matching(base: RootFolder, path: str, pattern: str, limits: SearchLimits) -> Iterator[FoundFile]:
+    """All plain files at and below a path that fit a pattern, which must be quick to match."""
     if len(pattern) > MAX_PATTERN_LENGTH or pattern.count("*") > 10:
         raise FileRefused(pattern, f"is a pattern of more than {MAX_PATTERN_LENGTH} characters or 10 stars")
-    return pattern
+    parts = split_path(path)
+    for found in walk(base, parts, limits):
+        if matches("/".join(found.path.split("/")[len(parts) :]), pattern):
+            yield found
 
 
 def matching_lines(text: str, query: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
@@ -388,17 +391,13 @@ class _FileTools:
             pattern: Such as `*.md` for a name anywhere, `notes/*.md` for a path, `**` for any folders.
             path: The folder to look in, relative to your own.
         """
-        check_pattern(pattern)
         limits = self._limits(results=_MAX_RESULTS)
         lines: list[str] = []
         with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
-            parts = split_path(path)
-            for found in walk(base, parts, limits):
-                inside = "/".join(found.path.split("/")[len(parts) :])
-                if matches(inside, pattern):
-                    if limits.count(results=1):
-                        break
-                    lines.append(_printable_path(found.path))
+            for found in walk_matching(base, path, pattern, limits):
+                if limits.count(results=1):
+                    break
+                lines.append(_printable_path(found.path))
         return _search_result(lines, limits, "no file has such a name")
 
     def search_in_files(
@@ -419,21 +418,18 @@ class _FileTools:
             pattern: Which files, as for find_files.
             ignore_case: Whether capital and small letters are the same.
         """
-        check_pattern(pattern)
         if not text or "\n" in text:
             raise FileRefused(path, "can be searched for a text of one line that is not empty")
         limits = self._limits(results=_MAX_RESULTS)
         lines: list[str] = []
         with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
-            parts = split_path(path)
-            for found in walk(base, parts, limits):
-                if matches("/".join(found.path.split("/")[len(parts) :]), pattern):
-                    content = read_text(found, self._max_file_bytes) or ""
-                    limits.count(size=len(content))
-                    for number, line in matching_lines(content, text, ignore_case=ignore_case):
-                        if limits.count(results=1):
-                            break
-                        lines.append(f"{_printable_path(found.path)}:{number}: {line}")
+            for found in walk_matching(base, path, pattern, limits):
+                content = read_text(found, self._max_file_bytes) or ""
+                limits.count(size=len(content))
+                for number, line in matching_lines(content, text, ignore_case=ignore_case):
+                    if limits.count(results=1):
+                        break
+                    lines.append(f"{_printable_path(found.path)}:{number}: {line}")
                 if limits.stop_reason is not None:
                     break
         return _search_result(lines, limits, "no file holds this text")
