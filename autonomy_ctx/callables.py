@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -83,10 +83,17 @@ async def call_with_arguments(function: Callable[..., Any], values: Mapping[str,
 
 async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """The result of a tool, which may have a timeout in seconds."""
-    seconds = getattr(tool, "timeout", None)
-    with anyio.move_on_after(seconds):
+    with tool_timeout(callable_name(tool), getattr(tool, "timeout", None)):
         return await call_with_arguments(tool, values)
-    raise ToolTimeout(callable_name(tool), seconds or 0)
+
+
+@contextmanager
+def tool_timeout(tool: str, seconds: float | None) -> Iterator[None]:
+    """Raise `ToolTimeout` when the block takes longer than these seconds."""
+    with anyio.move_on_after(seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise ToolTimeout(tool, seconds or 0)
 
 
 def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> list[Any]:

@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import anyio
-
 from autonomy_ctx.agents.options import TurnEnvironment
-from autonomy_ctx.callables import YieldedValues
+from autonomy_ctx.callables import YieldedValues, tool_timeout
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
+from autonomy_ctx.errors import InvalidContainer, InvalidMessage
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import validate_json
 from autonomy_ctx.tools.run import call_function
@@ -82,7 +80,9 @@ async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[
     timeouts = (turn.timeout, tool.timeout, environment.limits.tool_timeout)
     seconds = next((one for one in timeouts if one is not None), None)
     try:
-        found = await _call_with_timeout(tool, turn, seconds, environment.injected(key, items.pool))
+        bound = tool.bind(turn.kwargs, environment.injected(key, items.pool))
+        with tool_timeout(tool.name, seconds):
+            found = await call_function(tool.function, bound)
         values = found.values if isinstance(found, YieldedValues) else [found]
         await environment.items.add(key, items, _context_items(values))
     except BaseException as error:
@@ -90,15 +90,6 @@ async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[
         raise
     turn.output = found.values if isinstance(found, YieldedValues) else found
     return values
-
-
-async def _call_with_timeout(
-    tool: Tool[..., Any], turn: Turn, seconds: float | None, inject: dict[str, Any]
-) -> Any:
-    bound = tool.bind(turn.kwargs, inject)
-    with anyio.move_on_after(seconds):
-        return await call_function(tool.function, bound)
-    raise ToolTimeout(tool.name, seconds or 0)
 
 
 def _context_items(values: list[Any]) -> list[ContextItem[Any]]:

@@ -17,15 +17,14 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.callables import collect_call, describe_error
+from autonomy_ctx.callables import collect_call, describe_error, tool_timeout
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.errors import ToolTimeout, UnknownTool
+from autonomy_ctx.errors import UnknownTool
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Content, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.output import (
     OUTPUT_LIMIT,
     SMALL_TEXT,
-    RenderedOutput,
     cap_text,
     clean_text,
     render_output,
@@ -93,7 +92,8 @@ class _CallRunner(NamedTuple):
                 bound = await anyio.to_thread.run_sync(self._bind, tool, call)
             if tool.pauses:
                 return CallOutcome(call=call, message=None)
-            rendered = await self._call_with_timeout(tool, bound, limit)
+            with tool_timeout(tool.name, self.timeout if tool.timeout is None else tool.timeout):
+                rendered = await render_output(await call_function(tool.function, bound), limit)
         except (Exception, SystemExit) as error:
             return self._failure(call, error, began)
         except asyncio.CancelledError as error:
@@ -118,14 +118,6 @@ class _CallRunner(NamedTuple):
         from autonomy_ctx.tools.arguments import parse_arguments
 
         return tool.bind(parse_arguments(call), self.inject)
-
-    async def _call_with_timeout(
-        self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int
-    ) -> RenderedOutput:
-        seconds = self.timeout if tool.timeout is None else tool.timeout
-        with anyio.move_on_after(seconds):
-            return await render_output(await call_function(tool.function, bound), limit)
-        raise ToolTimeout(tool.name, seconds or 0)
 
     def _failure(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
         text = cap_text(clean_text(describe_error(error)), _ERROR_LIMIT)
