@@ -245,9 +245,8 @@ class Agent(AsyncResource):
         sent again is stored once; if its turn has an answer, that answer is returned, and neither the model
         nor a tool is called. `params` are passed to the sections.
         """
-        return await self._run_turn(
-            self._user_message(text, message_id), self._key(scope, conversation), params, None
-        )
+        message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
+        return await self._run_turn(message, self._key(scope, conversation), params, None)
 
     def stream(
         self,
@@ -259,7 +258,8 @@ class Agent(AsyncResource):
         message_id: str | None = None,
     ) -> AgentStream:
         """Run one turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
-        message, key = self._user_message(text, message_id), self._key(scope, conversation)
+        message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
+        key = self._key(scope, conversation)
         check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
 
@@ -651,9 +651,6 @@ class Agent(AsyncResource):
             clock=self._clock,
             new_id=self._new_id,
         )
-
-    def _user_message(self, text: Any, message_id: str | None) -> Message:
-        return user_message(text, message_id, new_id=self._new_id, at=self._clock())
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)

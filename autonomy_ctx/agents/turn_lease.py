@@ -108,7 +108,7 @@ class TurnLease:
             return
         # A waiting turn that has lost its place takes a new one; a lease that is being released does not
         # matter.
-        if not renewed and self._holds and self in self._renewer:
+        if not renewed and self._holds and self in self._renewer.leases:
             self.lost = True
             self._scope.cancel()
 
@@ -118,7 +118,7 @@ class TurnLease:
 
     def stop_renewal(self) -> None:
         """Stop renewals: the next write of the turn releases the lease."""
-        self._renewer.remove(self)
+        self._renewer.leases.discard(self)
 
     @asynccontextmanager
     async def leave_at_end(self) -> AsyncIterator[None]:
@@ -158,36 +158,29 @@ class TurnRenewer:
     """Renews the leases of all turns that share a background, in one task."""
 
     def __init__(self) -> None:
-        self._leases: set[TurnLease] = set()
+        self.leases: set[TurnLease] = set()
         self._loop: Any = None
         self._wakeup = anyio.Event()
         self._wake_at = math.inf
-
-    def __contains__(self, lease: TurnLease) -> bool:
-        return lease in self._leases
 
     def add(self, lease: TurnLease, background: Background) -> None:
         """Renew a lease from now on, in this background."""
         loop = current_loop()
         if loop is not self._loop:
             # The task and the turns of an ended event loop are gone.
-            self._leases, self._wake_at = set(), -math.inf
+            self.leases, self._wake_at = set(), -math.inf
             self._loop = loop if background.start(self._run, daemon=True) else None
         lease.set_renewal()
-        self._leases.add(lease)
+        self.leases.add(lease)
         if lease.renew_at < self._wake_at:
             self._wakeup.set()
-
-    def remove(self, lease: TurnLease) -> None:
-        """Stop renewing a lease."""
-        self._leases.discard(lease)
 
     async def _run(self) -> None:
         loop = self._loop
         try:
             while True:
                 self._wakeup = anyio.Event()
-                self._wake_at = min((lease.renew_at for lease in self._leases), default=math.inf)
+                self._wake_at = min((lease.renew_at for lease in self.leases), default=math.inf)
                 with anyio.CancelScope(deadline=self._wake_at):
                     await self._wakeup.wait()
                 await self._renew_due()
@@ -197,7 +190,7 @@ class TurnRenewer:
 
     async def _renew_due(self) -> None:
         now = anyio.current_time()
-        due = [lease for lease in self._leases if lease.renew_at <= now + lease.seconds * SLACK_SHARE]
+        due = [lease for lease in self.leases if lease.renew_at <= now + lease.seconds * SLACK_SHARE]
         # A store that does not answer must not block the renewal of leases in other stores.
         with anyio.move_on_after(min((lease.seconds for lease in due), default=0)):
             async with anyio.create_task_group() as group:
