@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import anyio
 
 from autonomy_ctx.callables import describe_error
 from autonomy_ctx.errors import KnowledgeError
-from autonomy_ctx.knowledge.knowledge import Passage, checked_knowledge, search_function, search_knowledge
+from autonomy_ctx.knowledge.knowledge import Passage, SearchTool, checked_knowledge, search_knowledge
 from autonomy_ctx.validation import check_int, check_seconds
 
 logger = logging.getLogger("autonomy_ctx.knowledge")
@@ -27,7 +27,7 @@ OVERSAMPLE_FACTOR, MIN_CANDIDATES = 4, 20
 MISSING_PENALTY = 0.5
 
 
-class FusedKnowledge:
+class FusedKnowledge(SearchTool):
     """Searches several knowledge bases at once and merges the results into one list without duplicates."""
 
     def __init__(self, *bases: Any, timeout: float | None = 1.5) -> None:
@@ -68,12 +68,6 @@ class FusedKnowledge:
         if not answers:
             raise KnowledgeError(type(self).__name__, f"got no answer from any base: {'; '.join(problems)}")
         return fuse_answers(answers)[:limit]
-
-    def as_tool(
-        self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
-    ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents accept as a tool."""
-        return search_function(self, name=name, description=description, top_k=top_k)
 
     def __repr__(self) -> str:
         return f"FusedKnowledge({', '.join(map(repr, self.bases))})"

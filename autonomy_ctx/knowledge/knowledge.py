@@ -220,3 +220,13 @@ def search_function(
     search.__name__ = search.__qualname__ = name
     search.__doc__ = (TOOL_DESCRIPTION if description is None else description) + _TOOL_ARGUMENTS
     return search
+
+
+class SearchTool:
+    """Gives a knowledge base the method `as_tool`."""
+
+    def as_tool(
+        self, *, name: str = TOOL_NAME, description: str | None = None, top_k: int = 5
+    ) -> Callable[[str], Awaitable[str]]:
+        """A function that agents accept as a tool."""
+        return search_function(self, name=name, description=description, top_k=top_k)

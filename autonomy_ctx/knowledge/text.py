@@ -9,7 +9,8 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
@@ -28,7 +29,7 @@ from autonomy_ctx.knowledge.documents import (
     read_file,
     read_folder,
 )
-from autonomy_ctx.knowledge.knowledge import Passage, search_function
+from autonomy_ctx.knowledge.knowledge import Passage, SearchTool
 from autonomy_ctx.language.terms import fts_or_query, is_unspaced, normalized_words, stop_words, text_ends
 from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
 from autonomy_ctx.messages.message import Message
@@ -163,37 +164,35 @@ def put_documents(
     sources: Sequence[str] = (),
 ) -> None:
     """Replace these documents; of a folder, drop what is no longer among its `sources`."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(connection):
         for document in changed:
             _delete_document_rows(connection, document.source)
             _insert_document(connection, document)
-        if folder is not None:
-            for source in sources:
-                connection.execute("UPDATE document SET folder = ? WHERE source = ?", (folder, source))
-            kept = set(sources)
-            had = connection.execute("SELECT source FROM document WHERE folder = ?", (folder,)).fetchall()
-            for [source] in had:
-                if source not in kept:
-                    _delete_document_rows(connection, source)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+        if folder is None:
+            return
+        for source in sources:
+            connection.execute("UPDATE document SET folder = ? WHERE source = ?", (folder, source))
+        had = connection.execute("SELECT source FROM document WHERE folder = ?", (folder,)).fetchall()
+        for source in {source for [source] in had}.difference(sources):
+            _delete_document_rows(connection, source)
 
 
 def drop_document(connection: sqlite3.Connection, source: str) -> bool:
     """Remove a document. Returns whether there was one."""
+    with _transaction(connection):
+        return _delete_document_rows(connection, source)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        there = _delete_document_rows(connection, source)
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return there
 
 
 def find_passages(connection: sqlite3.Connection, question: str, limit: int) -> list[Passage]:
@@ -234,7 +233,7 @@ def _delete_document_rows(connection: sqlite3.Connection, source: str) -> bool:
 T = TypeVar("T")
 
 
-class TextKnowledge(AsyncResource):
+class TextKnowledge(SearchTool, AsyncResource):
     """Texts, files and messages in a full-text index, in memory or in a file that processes can share.
 
     Adding a document with a known `source` replaces the old one. All work runs in worker threads.
@@ -303,12 +302,6 @@ class TextKnowledge(AsyncResource):
 
         # If the caller is cancelled, the thread finishes alone; it changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-
-    def as_tool(
-        self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
-    ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents accept as a tool."""
-        return search_function(self, name=name, description=description, top_k=top_k)
 
     async def close(self) -> None:
         """Close the file. A second call does nothing."""

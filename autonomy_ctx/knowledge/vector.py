@@ -10,7 +10,7 @@ import math
 import os
 import threading
 from array import array
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
@@ -34,9 +34,9 @@ from autonomy_ctx.knowledge.documents import (
 from autonomy_ctx.knowledge.knowledge import (
     KnowledgeResult,
     Passage,
+    SearchTool,
     read_passages,
     replace_surrogates,
-    search_function,
 )
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
@@ -70,7 +70,7 @@ class VectorStore(Protocol):
         """The nearest vectors, best first."""
 
 
-class VectorKnowledgeBase:
+class VectorKnowledgeBase(SearchTool):
     """Documents that are found by meaning. Adding a known `source` replaces the old document."""
 
     def __init__(self, embedding_provider: EmbedderLike, vector_store: VectorStore) -> None:
@@ -122,12 +122,6 @@ class VectorKnowledgeBase:
         if found.problem is not None and not found.passages:
             raise KnowledgeError(type(self.vector_store).__name__, f"returned no valid hits: {found.problem}")
         return list(found.passages)
-
-    def as_tool(
-        self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
-    ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents accept as a tool."""
-        return search_function(self, name=name, description=description, top_k=top_k)
 
     def __repr__(self) -> str:
         return f"VectorKnowledgeBase({self.embedding_provider!r}, {self.vector_store!r})"
