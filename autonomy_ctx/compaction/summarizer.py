@@ -225,17 +225,9 @@ class Summarizer:
                     found = poll_seconds
                 if isinstance(found, Lease):
                     self._mark_running(make_store_key(memory.store, found.key))
-                    group.start_soon(self._serve_lease, memory, found)
+                    group.start_soon(self._run_lease, memory, found)
                 else:
                     await wait(poll_seconds if found is None else min(found, poll_seconds))
-
-    async def _serve_lease(self, memory: Memory, lease: Lease) -> None:
-        errors: list[StoreError] = []
-        await self._run_lease(memory, lease, errors)
-        for error in errors:
-            # What is owed stays owed.
-            self._metrics.add("background_tasks_failed")
-            logger.warning("a summary could not be written: %s", error)
 
     def _claim_options(self) -> _ClaimOptions:
         return {"owner": self._owner, "task": self.task, "seconds": self.settings.lease}
@@ -260,11 +252,15 @@ class Summarizer:
         except StoreError:
             self._queued.pop(make_store_key(memory.store, key), None)
 
-    async def _run_lease(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
+    async def _run_lease(self, memory: Memory, lease: Lease, errors: list[StoreError] | None = None) -> None:
+        """Work under a lease and free its slot; an error of the store is collected, or logged."""
         try:
             await self._run_under_lease(memory, lease)
         except StoreError as error:
-            errors.append(error)
+            if errors is None:
+                self._note_failure(error)
+            else:
+                errors.append(error)
         finally:
             self._mark_done(make_store_key(memory.store, lease.key))
 
@@ -278,14 +274,16 @@ class Summarizer:
                 self._not_before[store_key] = self._clock() + (
                     LEASED_RETRY_SECONDS if lease is None else lease
                 )
-        except StoreClosed:
-            self._metrics.add("background_tasks_failed")
         except StoreError as error:
-            # Turns meet the same error and raise it; what is owed stays owed.
-            self._metrics.add("background_tasks_failed")
-            logger.warning("a summary could not be written: %s", error)
+            self._note_failure(error)
         finally:
             self._mark_done(store_key)
+
+    def _note_failure(self, error: StoreError) -> None:
+        """Count and log an error of the store; turns meet the same error, and the work stays due."""
+        self._metrics.add("background_tasks_failed")
+        if not isinstance(error, StoreClosed):
+            logger.warning("a summary could not be written: %s", error)
 
     async def _run_under_lease(self, memory: Memory, lease: Lease) -> None:
         """Work under a lease until nothing is left to do, and release the lease in any case."""
