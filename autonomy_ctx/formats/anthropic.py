@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from autonomy_ctx.formats.base import (
@@ -48,8 +48,7 @@ _DELTA_FIELDS = {
 class AnthropicReader:
     """Collects the events of one stream; the client ends it with `finish()`."""
 
-    def __init__(self, read_message: Callable[[Mapping[str, Any]], ModelReply]) -> None:
-        self._read_message = read_message
+    def __init__(self) -> None:
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, Mapping[str, Any]] = {}
@@ -92,7 +91,7 @@ class AnthropicReader:
             or index in self._finished_blocks
             or self._message.get("stop_reason")
         ]
-        return self._read_message({**self._message, "usage": self._usage, "content": blocks})
+        return read_message({**self._message, "usage": self._usage, "content": blocks})
 
     def _start_block(self, index: int, block: Mapping[str, Any]) -> Sequence[StreamEvent]:
         self._blocks[index] = block
@@ -188,7 +187,7 @@ class AnthropicFormat:
 
     def reader(self) -> AnthropicReader:
         """For a streamed response."""
-        return AnthropicReader(read_message)
+        return AnthropicReader()
 
 
 def anthropic_messages(

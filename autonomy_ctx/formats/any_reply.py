@@ -86,7 +86,10 @@ def read_reply(value: Any) -> ModelReply:
         data = _to_json(value, _MAX_DEPTH)
     except Exception:  # the fields of a foreign class may raise anything
         data = None
-    return _provider_reply(data) or _other_reply(value, data)
+    found = _provider_reply(data)
+    if found is not None and (found.parts or found.tool_calls or found.stop):
+        return found
+    return _other_reply(value, data)
 
 
 def read_message(
@@ -139,12 +142,8 @@ def _client_reply(value: Any) -> ModelReply | None:
         if shape.get("role") and shape is not value and "stop_reason" not in shape:
             # The message inside of a chat completion.
             shape = {"choices": [{"message": shape}]}
-        format_ = _detect_format(shape)
-        if format_ is None:
-            return None
-        data = _to_json(shape, _MAX_DEPTH)
-        return format_.reply(_to_camel_case(data) if format_.name == "google" else data)
-    except Exception:  # a foreign class may raise anything, and JSON may only look like a provider's
+        return _provider_reply(_to_json(shape, _MAX_DEPTH))
+    except Exception:  # a foreign class may raise anything
         return None
 
 
@@ -161,14 +160,13 @@ def has_calls(reply: ModelReply) -> bool:
 
 
 def _provider_reply(data: Any) -> ModelReply | None:
-    """A reply in the JSON of a provider; None when it is in none, or says nothing there."""
+    """A reply in the JSON of a provider; None when it is in none."""
     if not isinstance(data, Mapping) or (format_ := _detect_format(data)) is None:
         return None
     try:
-        reply = format_.reply(_to_camel_case(data) if format_.name == "google" else data)
+        return format_.reply(_to_camel_case(data) if format_.name == "google" else data)
     except Exception:  # JSON that only looks like the provider's
         return None
-    return reply if reply.parts or reply.tool_calls or reply.stop else None
 
 
 def _other_reply(value: Any, data: Any) -> ModelReply:

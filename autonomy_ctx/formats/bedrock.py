@@ -5,7 +5,7 @@ the binary frames of a stream.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 from urllib.parse import quote
@@ -58,8 +58,7 @@ class _BlockBuffer:
 class BedrockReader:
     """Collects the events of one stream; the client ends it with `finish()`."""
 
-    def __init__(self, read_response: Callable[[Mapping[str, Any]], ModelReply]) -> None:
-        self._read_response = read_response
+    def __init__(self) -> None:
         self._blocks: dict[int, _BlockBuffer] = {}
         self._stop: Any = None
         self._usage: Mapping[str, Any] = {}
@@ -94,7 +93,7 @@ class BedrockReader:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
         content = [made for _, block in sorted(self._blocks.items()) for made in self._assemble_block(block)]
         output = {"message": {"role": "assistant", "content": content}}
-        return self._read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
+        return read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
 
     def _block(self, index: int) -> _BlockBuffer:
         return self._blocks.setdefault(index, _BlockBuffer())
@@ -180,7 +179,7 @@ class BedrockFormat:
 
     def reader(self) -> BedrockReader:
         """For a streamed response, whose frames `EventStreamDecoder` takes apart."""
-        return BedrockReader(read_response)
+        return BedrockReader()
 
 
 def read_response(body: Mapping[str, Any]) -> ModelReply:

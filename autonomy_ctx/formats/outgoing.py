@@ -158,20 +158,13 @@ def replace_surrogates(text: str) -> str:
 
 def replace_json_surrogates(value: Any) -> Any:
     """A copy of a JSON value with well-formed text everywhere."""
-    kind = type(value)
-    if kind is str:
-        return value if value.isascii() else replace_surrogates(value)
-    if kind is dict or isinstance(value, Mapping):
-        # Most of a request is ASCII text, one step below here: that is not worth a call.
-        return {
-            (key if key.isascii() else replace_surrogates(key)): (
-                inner if type(inner) is str and inner.isascii() else replace_json_surrogates(inner)
-            )
-            for key, inner in value.items()
-        }
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {replace_surrogates(key): replace_json_surrogates(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [replace_json_surrogates(inner) for inner in value]
-    return replace_surrogates(value) if isinstance(value, str) else value
+    return value
 
 
 def decode_arguments(call: ToolCall) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
 from datetime import datetime
 from operator import is_
 from sys import intern
@@ -212,13 +213,14 @@ def item_from_dict(value: Any) -> Item:
     if not isinstance(kind, str) or kind not in _EVENT_TYPES:
         return from_dict(value)
     form = validate_json(value, "item")
-    event, names = _EVENT_TYPES[kind]
+    event = _EVENT_TYPES[kind]
     if "agent_id" in form:
         form.setdefault("agent", form["agent_id"])
     try:
-        item: Item = event(**{name: form[name] for name in names if name in form})
+        item: Item = event(**{one.name: form[one.name] for one in fields(event) if one.name in form})
     except TypeError:
-        missing = [name for name in names[:3] if name not in form]
+        required = (one.name for one in fields(event) if one.default is one.default_factory is MISSING)
+        missing = [name for name in required if name not in form]
         raise InvalidMessage(missing[0], f"is missing from the {kind}") from None
     return item
 
@@ -228,9 +230,9 @@ def item_to_dict(item: Item) -> dict[str, Any]:
     if isinstance(item, Message):
         return to_dict(item)
     form: dict[str, Any] = {"type": item.type}
-    for name in _EVENT_TYPES[item.type][1]:
-        value = getattr(item, name)
-        form[name] = list(value) if isinstance(value, tuple) else thaw(value)
+    for one in sorted(fields(item), key=lambda one: one.name in _COMMON_FIELDS):
+        value = getattr(item, one.name)
+        form[one.name] = list(value) if isinstance(value, tuple) else thaw(value)
     form["created_at"] = item.created_at.isoformat()
     return form
 
@@ -324,21 +326,6 @@ def _parse_summary(
 
 
 _COMMON_FIELDS = ("id", "created_at", "agent")
-_EVENT_TYPES: dict[Any, tuple[Callable[..., Item], tuple[str, ...]]] = {
-    "agent_handoff": (AgentHandoff, ("to_agent", "from_agent", "reason", *_COMMON_FIELDS)),
-    "agent_config_update": (AgentConfigUpdate, ("instructions", "tools", *_COMMON_FIELDS)),
-    "direct_message": (
-        DirectMessage,
-        (
-            "source_agent",
-            "target_agent",
-            "content",
-            "priority",
-            "ttl_seconds",
-            "target_node_id",
-            "parent_task_id",
-            "metadata",
-            *_COMMON_FIELDS,
-        ),
-    ),
+_EVENT_TYPES: dict[str, type[AgentHandoff | AgentConfigUpdate | DirectMessage]] = {
+    event.type: event for event in (AgentHandoff, AgentConfigUpdate, DirectMessage)
 }
