@@ -14,7 +14,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -150,7 +150,7 @@ class _Group:
         """True if everything before it is as it was."""
         if self.prefix is None or [block.id for block in self.blocks] != self.ids:
             return False
-        return self.prefix.hash == _join_states(block.state for block in self.blocks)
+        return self.prefix.hash == _hash(*(block.state for block in self.blocks))
 
 
 def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: str, model: str) -> ThinkingUse:
@@ -180,13 +180,7 @@ def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: st
                 block for block in turn["content"] if (name := _thinking_id(block)) is None or name in ids
             ]
     _turn_thinking_off_where_required(body)
-    return ThinkingUse(
-        sent=tuple(block.id for block in sent if block.id in ids), left_out=_positive(left_out)
-    )
-
-
-def _positive(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count > 0}
+    return ThinkingUse(sent=tuple(block.id for block in sent if block.id in ids), left_out=dict(+left_out))
 
 
 def _choose_run(groups: Sequence[_Group], *, loop_from: int, is_bound: bool | None) -> None:
@@ -232,7 +226,7 @@ def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: T
                 state = _next_state(state, "assistant", block)
             else:
                 states.append(state)
-        stored |= {"hash": _join_states(states), "after": sent[-1] if sent else None, "count": len(sent)}
+        stored |= {"hash": _hash(*states), "after": sent[-1] if sent else None, "count": len(sent)}
         if reply.calls_at:
             stored["calls_at"] = list(reply.calls_at)
     extra = {**reply.extra, EXTRA_NAME: stored} if stored else reply.extra
@@ -323,10 +317,6 @@ def _thinking_id(block: Mapping[str, Any]) -> str | None:
 def _name_of(mark: Any) -> str:
     """A short name for a signature; whatever a server has put in its place, too."""
     return _hash(mark if isinstance(mark, str) else _encode_bytes(mark))[:12]
-
-
-def _join_states(states: Iterable[str]) -> str:
-    return _hash(*states)
 
 
 def _hash(*texts: str) -> str:

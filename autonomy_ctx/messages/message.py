@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.json_values import EMPTY, freeze, preview, thaw, validate_json
+
+ImageDetail: TypeAlias = Literal["auto", "low", "high"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class ImageContent:
     """An image, as a URL or as a `data:` URL that carries its bytes."""
 
     image: str
-    inference_detail: Literal["auto", "low", "high"] = "auto"
+    inference_detail: ImageDetail = "auto"
     type: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
@@ -186,17 +188,14 @@ def _parse_image(value: dict[str, Any], path: str) -> ImageContent:
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
-    match part:
-        case TextContent(text=text):
-            return {"text": text, "type": "text"}
-        case ImageContent(image=image, inference_detail=detail):
-            return {"type": "image", "image": image, "inference_detail": detail}
-        case ThinkingContent(text=text, signature=signature, redacted=None):
-            return {"type": "thinking", "thinking": text} | (
-                {} if signature is None else {"signature": signature}
-            )
-        case ThinkingContent(redacted=redacted):
-            return {"type": "redacted_thinking", "data": redacted}
+    if isinstance(part, TextContent):
+        return {"text": part.text, "type": "text"}
+    if isinstance(part, ImageContent):
+        return {"type": "image", "image": part.image, "inference_detail": part.inference_detail}
+    if part.redacted is not None:
+        return {"type": "redacted_thinking", "data": part.redacted}
+    signature = {} if part.signature is None else {"signature": part.signature}
+    return {"type": "thinking", "thinking": part.text, **signature}
 
 
 def _require_string(value: dict[str, Any], key: str, path: str) -> str:
@@ -211,15 +210,11 @@ def _optional_string(value: dict[str, Any], key: str, path: str) -> str | None:
     return None if value.get(key) is None else _require_string(value, key, path)
 
 
-def _parse_detail(value: dict[str, Any], key: str, path: str) -> Literal["auto", "low", "high"]:
-    match value.get(key, "auto"):
-        case "auto":
-            return "auto"
-        case "low":
-            return "low"
-        case "high":
-            return "high"
-    raise InvalidMessage(f"{path}.{key}", "must be auto, low or high")
+def _parse_detail(value: dict[str, Any], key: str, path: str) -> ImageDetail:
+    detail: ImageDetail = value.get(key, "auto")
+    if detail not in get_args(ImageDetail):
+        raise InvalidMessage(f"{path}.{key}", "must be auto, low or high")
+    return detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
@@ -248,21 +248,10 @@ def _bare_model_name(model: str) -> str:
     return model.rsplit("/", 1)[-1].lower()
 
 
-@runtime_checkable
-class CountsTokens(Protocol):
-    """A memory that counts the tokens of what it keeps; a template counts in the same way."""
-
-    @property
-    def token_counter(self) -> TokenCounter | None:
-        """The counter of this memory."""
-
-
 def token_counter_of(memory: Any) -> TokenCounter | None:
     """The counter of a memory; None for one that has none."""
-    try:
-        return cast(CountsTokens, memory).token_counter
-    except AttributeError:
-        return None
+    counter: TokenCounter | None = getattr(memory, "token_counter", None)
+    return counter
 
 
 class ExactTextCounter:
