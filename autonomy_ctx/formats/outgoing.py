@@ -41,20 +41,20 @@ _VALID_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 class UniqueNames:
     """Gives out names that a provider takes, and none of them twice, also as Google takes them."""
 
-    def __init__(self, used: Iterable[str] = ()) -> None:
-        self._used = {form for name in used for form in _wire_forms(name)}
+    def __init__(self) -> None:
+        self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def new(self, text: str) -> str:
         """The text itself if it will do and is still free, otherwise something like it."""
         stem = name = sanitize_name(text)
         number = self._numbers.get(stem, 2)
-        while not self._used.isdisjoint(_wire_forms(name)):
+        while not self._used.isdisjoint(forms := _wire_forms(name)):
             suffix = f"-{number}"
             name = stem[: MAX_NAME_LENGTH - len(suffix)] + suffix
             number += 1
         self._numbers[stem] = number
-        self._used.update(_wire_forms(name))
+        self._used.update(forms)
         return name
 
 
@@ -89,24 +89,16 @@ class ToolNames:
     """Names of tools on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
-        self._names = _offered_names(offered)
-        self._distinct = UniqueNames(self._names.values())
+        self._names: dict[str, str] = {}
+        self._distinct = UniqueNames()
+        for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
+            self.wire_name(name)
 
     def wire_name(self, name: str) -> str:
         """The name on the wire, always the same for the same tool."""
         if name not in self._names:
             self._names[name] = self._distinct.new(name)
         return self._names[name]
-
-
-def _offered_names(offered: Iterable[str]) -> dict[str, str]:
-    """The names on the wire of the tools on offer."""
-    distinct = UniqueNames()
-    found: dict[str, str] = {}
-    for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
-        if name not in found:
-            found[name] = distinct.new(name)
-    return found
 
 
 def sanitize_name(text: str) -> str:
@@ -126,8 +118,9 @@ def _wire_forms(name: str) -> tuple[str, str]:
 
 def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
-    wire = _offered_names(offered)
-    sent = [(form, name) for name, on_wire in wire.items() for form in _wire_forms(on_wire)]
+    offered = list(offered)
+    names = ToolNames(offered)
+    sent = [(form, name) for name in offered for form in _wire_forms(names.wire_name(name))]
     return {form: name for form, name in sent if form != name}
 
 
@@ -326,6 +319,8 @@ def text_or_parts(
     write_image: Callable[[str, ImageContent], dict[str, Any]],
 ) -> str | list[dict[str, Any]]:
     """The content of a user or a tool for OpenAI: a string if it has no images, otherwise a list of parts."""
+    if isinstance(message.content, str):
+        return message.content
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:

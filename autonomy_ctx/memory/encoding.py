@@ -29,7 +29,7 @@ from autonomy_ctx.memory.store import (
 )
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import json_length, remaining_budget
-from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, MessageOrigin, Part
+from autonomy_ctx.messages.message import ROLES, ChatRole, ImageContent, Message, MessageOrigin, Part
 from autonomy_ctx.messages.message import from_microseconds as from_microseconds
 from autonomy_ctx.messages.tokens import TokenCounter
 
@@ -40,8 +40,6 @@ CUT_WORDS = "not shown here"
 INLINE_CHARACTERS = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A dict first: to ask whether it is any mapping takes longer than all else.
-_MAPPING_TYPES = (dict, Mapping)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder().raw_decode
@@ -154,35 +152,17 @@ def read_body(body: str) -> dict[str, Any]:
 # capital one for a field and its value, a small one for a field whose value follows. After no letters the
 # dict form itself follows.
 LETTER_FORM = 2
-_CONSTANTS: dict[str, tuple[str, Any]] = {
-    "S": ("role", "system"),
-    "D": ("role", "developer"),
-    "U": ("role", "user"),
-    "A": ("role", "assistant"),
-    "T": ("role", "tool"),
-    "C": ("content", None),
-    "L": ("tool_calls", []),
-    "O": ("tool_calls", None),
-    "E": ("is_error", True),
-    "F": ("is_error", False),
-    "N": ("is_error", None),
-    "M": ("type", "message"),
+# fmt: off
+_CONSTANTS: dict[str, tuple[str, Any]] = {role[0].upper(): ("role", role) for role in ROLES} | {
+    "C": ("content", None), "L": ("tool_calls", []), "O": ("tool_calls", None), "M": ("type", "message"),
+    "E": ("is_error", True), "F": ("is_error", False), "N": ("is_error", None),
 }
 _FIELDS = {
-    "c": "content",
-    "t": "content",
-    "y": "content",
-    "k": "tool_calls",
-    "i": "tool_call_id",
-    "n": "name",
-    "a": "agent",
-    "g": "agent_id",
-    "p": "phase",
-    "x": "extra",
-    "m": "message_id",
-    "d": "created_at",
+    "c": "content", "t": "content", "y": "content", "k": "tool_calls", "i": "tool_call_id", "n": "name",
+    "a": "agent", "g": "agent_id", "p": "phase", "x": "extra", "m": "message_id", "d": "created_at",
     "s": "timestamp",
 }
+# fmt: on
 
 
 def _read_letters(stored: list[Any]) -> Any:
@@ -272,7 +252,7 @@ def fits_inline(value: Any) -> bool:
     if isinstance(value, Message):
         return approximate_length(value) <= INLINE_CHARACTERS
     # How large a client's reply is cannot be seen from outside.
-    return isinstance(value, _MAPPING_TYPES) and remaining_budget(INLINE_CHARACTERS, value) >= 0
+    return isinstance(value, Mapping) and remaining_budget(INLINE_CHARACTERS, value) >= 0
 
 
 def approximate_length(message: Message) -> int:

@@ -73,7 +73,7 @@ def freeze(value: Any) -> Any:
 def thaw(value: Any) -> Any:
     """A new, mutable copy of a JSON value."""
     if isinstance(value, dict):
-        return {key: thaw(inner) for key, inner in value.items()}
+        return {key: inner if isinstance(inner, str) else thaw(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [thaw(inner) for inner in value]
     return value
