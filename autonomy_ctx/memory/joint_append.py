@@ -8,11 +8,13 @@ comes between the two either.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeGuard
 
-from autonomy_ctx.memory.store import Draft, Key, MessageRef, Store, TurnToken, check_put
+from autonomy_ctx.memory.encoding import UnreadableRow
+from autonomy_ctx.memory.store import Draft, Key, MessageRef, Record, Store, TurnToken, check_put
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -79,3 +81,12 @@ async def put_record(store: Store, key: Key, record: RecordDraft) -> None:
     await store.put_records(
         key, kind, [(name, body)], keep=keep, derived=derived, generation=generation, refs=refs
     )
+
+
+def decode_record(number: int, name: str, at: float, body: str) -> Record:
+    """The record of a row of a database, whose body is a JSON string."""
+    try:
+        return Record(number, name, at, json.loads(body))
+    except (ValueError, TypeError):
+        # Without the cause, which might quote a user's text.
+        raise UnreadableRow(f"the record with number {number} cannot be read") from None

@@ -109,11 +109,7 @@ class RangeLoss(NamedTuple):
 
 
 async def delete(
-    connection: Connection,
-    scope: str,
-    agent: str | None,
-    conversation: str | None,
-    ids: Sequence[str] | None,
+    connection: Connection, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
 ) -> int:
     """Delete messages and raise the generation of every conversation that lost one."""
 

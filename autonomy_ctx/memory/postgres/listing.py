@@ -89,12 +89,7 @@ async def list_conversations(
 
 
 async def _list_names(
-    connection: Connection,
-    column: str,
-    other: str,
-    other_name: str | None,
-    after: str | None,
-    limit: int,
+    connection: Connection, column: str, other: str, other_name: str | None, after: str | None, limit: int
 ) -> list[str]:
     """The first names of one column after a name, optionally filtered by the other column."""
     statement = _SELECT_NAMES.format(

@@ -159,12 +159,7 @@ async def ensure_conversation(connection: Connection, key: Key) -> tuple[int, He
 
 
 async def find_conversation_ids(
-    connection: Connection,
-    scope: str,
-    agent: str | None,
-    conversation: str | None,
-    *,
-    lock: bool,
+    connection: Connection, scope: str, agent: str | None, conversation: str | None, *, lock: bool
 ) -> list[int]:
     """The row ids of the conversations of a scope, optionally of one agent or one name."""
     if agent is not None and conversation is not None:

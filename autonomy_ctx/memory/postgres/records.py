@@ -6,12 +6,11 @@ one. Their times are those of the server.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
-from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_all
 from autonomy_ctx.memory.postgres.log import (
     MESSAGES_OF_CONVERSATION,
@@ -170,12 +169,7 @@ async def _find_quoted(
 
 
 async def read_records(
-    connection: Connection,
-    key: Key,
-    kind: str,
-    name: str | None,
-    after: int,
-    limit: int | None,
+    connection: Connection, key: Key, kind: str, name: str | None, after: int, limit: int | None
 ) -> list[Record]:
     """The newest records after a number, oldest first."""
     values = {
@@ -185,15 +179,11 @@ async def read_records(
         "after": after,
         "limit": limit,
     }
-    return [_decode_record(*row) for row in reversed(await fetch_all(connection, _SELECT_RECORDS, values))]
+    return [decode_record(*row) for row in reversed(await fetch_all(connection, _SELECT_RECORDS, values))]
 
 
 async def drop_records(
-    connection: Connection,
-    key: Key,
-    kind: str,
-    names: Sequence[str] | None,
-    before: float | None,
+    connection: Connection, key: Key, kind: str, names: Sequence[str] | None, before: float | None
 ) -> list[str]:
     """Remove records; the names of those that were there, oldest first."""
     found = await find_conversation(connection, key)
@@ -206,11 +196,3 @@ async def drop_records(
         "before": before,
     }
     return [name for _, name in sorted(await fetch_all(connection, _DROP_RECORDS, values))]
-
-
-def _decode_record(number: int, name: str, at: float, body: str) -> Record:
-    try:
-        return Record(number, name, at, json.loads(body))
-    except (ValueError, TypeError):
-        # Without the cause, which might quote a user's text.
-        raise UnreadableRow(f"the record with number {number} cannot be read") from None

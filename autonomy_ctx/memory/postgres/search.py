@@ -269,11 +269,7 @@ async def write_index_blocks(
 
 
 async def find_messages(
-    connection: Connection,
-    search_scope: SearchScope,
-    state: SearchState,
-    terms: QueryTerms,
-    limit: int,
+    connection: Connection, search_scope: SearchScope, state: SearchState, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
     """Find what matches any of the terms, best first; of equals the newest."""
     if state.scope_number is None:

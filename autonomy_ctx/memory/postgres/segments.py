@@ -70,10 +70,7 @@ async def restore_segments(connection: Connection, conversation_id: int) -> None
 
 
 async def insert_segment(
-    connection: Connection,
-    conversation_id: int,
-    segment: StoredSegment,
-    rest_of: int | None,
+    connection: Connection, conversation_id: int, segment: StoredSegment, rest_of: int | None
 ) -> int:
     given = [
         encode_text(segment.text) if name == "text" else getattr(segment, name) for name in _INSERT_COLUMNS

@@ -194,12 +194,7 @@ async def drop_segments(
 
 
 async def pin(
-    connection: Connection,
-    key: Key,
-    message_id: str,
-    pinned: bool,
-    replaces: str | None,
-    source: PinSource,
+    connection: Connection, key: Key, message_id: str, pinned: bool, replaces: str | None, source: PinSource
 ) -> bool:
     """Pin a message, optionally instead of another, or unpin it; false if there is no such message."""
     found = await find_conversation(connection, key, lock=True)
@@ -237,10 +232,7 @@ async def read_facts(connection: Connection, key: Key) -> list[Fact]:
 
 
 async def write_facts(
-    connection: Connection,
-    key: Key,
-    changes: Sequence[FactChange],
-    generation: int | None,
+    connection: Connection, key: Key, changes: Sequence[FactChange], generation: int | None
 ) -> list[Fact]:
     """Make changes without a segment; the facts that they add."""
     conversation_id, head = await ensure_conversation(connection, key)

@@ -139,12 +139,7 @@ def turn_topic(key: Key) -> str:
 
 
 async def begin_free_turn(
-    connection: Connection,
-    key: Key,
-    drafts: Sequence[Draft],
-    owner: str,
-    seconds: float,
-    after: int | None,
+    connection: Connection, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
 ) -> TurnStart | None:
     """Acquire a free turn without waiters and append, in one statement; None if that was not possible."""
     number, last_user, digest = len(drafts), log.last_user_draft(drafts), log.key_digest(key)
@@ -163,12 +158,7 @@ async def begin_free_turn(
 
 
 async def begin_turn(
-    connection: Connection,
-    key: Key,
-    drafts: Sequence[Draft],
-    owner: str,
-    seconds: float,
-    after: int | None,
+    connection: Connection, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line; in a transaction."""
     line = await _lock_line(connection, key)
@@ -316,11 +306,7 @@ async def _lock_line(connection: Connection, key: Key) -> LockedQueue | None:
 
 
 async def _wait(
-    connection: Connection,
-    line: LockedQueue,
-    place: QueueTicket | None,
-    owner: str,
-    seconds: float,
+    connection: Connection, line: LockedQueue, place: QueueTicket | None, owner: str, seconds: float
 ) -> int:
     """Keep a place in the line, or take one at its end; its ticket."""
     if place is not None:

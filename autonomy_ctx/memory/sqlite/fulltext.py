@@ -130,10 +130,7 @@ def add_message(
 
 
 def add_messages(
-    connection: sqlite3.Connection,
-    scope_number: int,
-    conversation_id: int,
-    terms: Mapping[int, IndexTerms],
+    connection: sqlite3.Connection, scope_number: int, conversation_id: int, terms: Mapping[int, IndexTerms]
 ) -> None:
     """Put messages into the index, their terms by their positions; together it is much faster."""
     if not terms:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
+from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.joint_append import decode_record
 from autonomy_ctx.memory.sqlite.forks import has_position
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.store import Key, MessageRef, Record
@@ -98,7 +98,7 @@ def read_records(
             if total > max_bytes or len(rows) >= max_rows:
                 return None
             rows.append((number, called, at, body))
-    return [_decode_record(*row) for row in reversed(rows)]
+    return [decode_record(*row) for row in reversed(rows)]
 
 
 def drop_records(
@@ -133,11 +133,3 @@ def _find_quoted(connection: sqlite3.Connection, key: Key, position: int | None)
         if position is None or has_position(connection, found[0], position)
         else None
     )
-
-
-def _decode_record(number: int, name: str, at: float, body: str) -> Record:
-    try:
-        return Record(number, name, at, json.loads(body))
-    except (ValueError, TypeError):
-        # Without the cause, which might quote a user's text.
-        raise UnreadableRow(f"the record with number {number} cannot be read") from None
