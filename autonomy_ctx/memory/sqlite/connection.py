@@ -303,9 +303,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
-# A look at the file costs a system call, and with it the interpreter's lock.
-STAT_INTERVAL_SECONDS = 0.02
-
 # Files that are open in this process, and those that were when it was forked off another; by their
 # numbers on the disk, because one file may have many names.
 _open_files: dict[tuple[int, int], int] = {}
@@ -321,23 +318,10 @@ class OpenFile:
         self.identity: tuple[int, int, int] | None = None
         self._opens = 0
         self.was_open = False
-        self._checked_at = 0.0
 
     def matches_path(self) -> bool:
-        """True while the open file is the one at the path; looked up now and then."""
-        if self.identity is None:
-            return False
-        now = time.monotonic()
-        if now - self._checked_at < STAT_INTERVAL_SECONDS:
-            return True
-        if _file_identity(self.path) != self.identity[:2]:
-            return False
-        self._checked_at = now
-        return True
-
-    def invalidate(self) -> None:
-        """Look at the file the next time, however soon that is."""
-        self._checked_at = 0.0
+        """True while the open file is the one at the path."""
+        return self.identity is not None and _file_identity(self.path) == self.identity[:2]
 
     def note_open(self) -> None:
         """Note which file is open now."""

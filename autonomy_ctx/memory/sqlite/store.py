@@ -453,8 +453,6 @@ class SqliteStore:
         return reading if is_same else None
 
     async def check(self) -> None:
-        for file in (self._writer.file, self._reader.file):
-            file.invalidate()
         await self._write(Transaction.probe)
 
     async def close(self) -> None:

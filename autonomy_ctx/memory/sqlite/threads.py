@@ -241,8 +241,6 @@ class Writer:
 
     def _ensure_open(self, worker: WorkerThread) -> tuple[sqlite3.Connection, FileLock] | None:
         """The connection and the lock; None if no caller waits any more."""
-        # Every time: what is written to a file that is gone is gone with it.
-        self.file.invalidate()
         if self.connection is None or self.lock is None or not self.file.matches_path():
             self._close()
             self.connection = self._open(worker)
