@@ -36,6 +36,11 @@ class Key(NamedTuple):
 
 def make_key(agent: str, scope: str, conversation: str) -> Key:
     """A key whose names every store can hold exactly as they are."""
+    if type(agent) is type(scope) is type(conversation) is str:
+        # Nearly always; the others are told what is wrong.
+        names = agent + scope + conversation
+        if len(names) <= MAX_NAME_BYTES and names.isascii() and "\0" not in names:
+            return Key(agent, scope, conversation)
     check_name("agent", agent)
     check_name("scope", scope)
     check_name("conversation", conversation)
