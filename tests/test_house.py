@@ -469,7 +469,7 @@ WIDE = {
     "autonomy_ctx.cli.replay.replay_conversation",
     "autonomy_ctx.cli.serve.serve",
     "autonomy_ctx.cli.show.show",
-    "autonomy_ctx.compaction.checks.judge",
+    "autonomy_ctx.compaction.checks.check_summary",
     "autonomy_ctx.compaction.config.__init__",
     "autonomy_ctx.memory.memory.__init__",
     "autonomy_ctx.models.model.__init__",

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.compaction.reply_signs import (
-    SummaryTexts,
+from autonomy_ctx.compaction.reply_text import (
+    SummarySource,
     contradicts,
     drop_sentences,
     find_denied,
@@ -93,7 +93,7 @@ class Verdict:
         return trim_to_cap(self.text, cap, count) if self.problem in (TOO_LONG, CUT_OFF) else self.text
 
 
-def judge(
+def check_summary(
     reply: ModelReply,
     *,
     source: str,
@@ -140,9 +140,9 @@ def judge(
         reply.text, text, tokens, source, source_tokens
     ):
         return refused("echo")
-    material = SummaryTexts(source, asked)
+    compared = SummarySource(source, asked)
     # Without names to look for, the words have to tell.
-    if fault := rejection_reason(head, material, covered if wanted else 0.0, script_free=script_free):
+    if fault := rejection_reason(head, compared, covered if wanted else 0.0, script_free=script_free):
         return refused(fault, _REPAIRS.get(fault))
     longest = max(source_tokens, SMALLEST)
     max_tokens = min(cap + cap // CAP_TOLERANCE, longest - 1)
@@ -158,7 +158,7 @@ def judge(
     text = _without_unknown(head if unknown else text, known)
     if denied:
         text = drop_sentences(text, lambda start, end: contradicts(text[start:end], denied))
-    if len(text) < len(whole) and says_nothing(text, material):
+    if len(text) < len(whole) and says_nothing(text, compared):
         return refused("empty", _names_unknown(unknown)) if unknown else refused(RULE_TURNED, RULE_REPAIR)
     if len(text) < len(whole):
         covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
@@ -169,7 +169,7 @@ def judge(
         return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
         return kept("unknown identifiers", _names_unknown(unknown))
-    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, material):
+    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, compared):
         return kept("another subject", SUBJECT_REPAIR)
     if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * _share_with_room(wanted, cap, count):
         return kept("poor coverage", _leaves_out(wanted, text))

@@ -25,11 +25,11 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.compaction.metrics import SummaryMetrics
-from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.compaction.snapshot import PendingDigest
-from autonomy_ctx.compaction.summary_job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.compaction.word_tables import prepare_tables
+from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key

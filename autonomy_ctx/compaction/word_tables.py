@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from autonomy_ctx.background import run_in_thread
-from autonomy_ctx.compaction.segment_writer import compile_patterns
+from autonomy_ctx.compaction.writer import compile_patterns
 from autonomy_ctx.language.digest import digest
 from autonomy_ctx.language.fact_rules import load_tables
 from autonomy_ctx.messages.message import Message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autonomy_ctx.compaction.checks import CUT_OFF, LONGER, SMALLEST, TOO_LONG, judge
+from autonomy_ctx.compaction.checks import CUT_OFF, LONGER, SMALLEST, TOO_LONG, check_summary
 from autonomy_ctx.compaction.prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.formats.any_reply import CUT_OFF_REASONS
@@ -70,7 +70,7 @@ async def summarize_items(
     source = "\n\n".join([*known, said])
     tokens = counter.count_text(source)
     # It only has to be shorter than its source, and nothing is asked again: no cap, no names to look for.
-    verdict = judge(
+    verdict = check_summary(
         reply,
         source=source,
         source_tokens=tokens,

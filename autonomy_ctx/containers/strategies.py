@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from autonomy_ctx.compaction.checks import judge
+from autonomy_ctx.compaction.checks import check_summary
 from autonomy_ctx.compaction.plan import COMPRESSION_RATIO, MIN_SUMMARY_TOKENS
 from autonomy_ctx.compaction.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
@@ -178,7 +178,7 @@ class SummarizeOldest(Compact):
         except (CallFailed, PromptTooLong) as error:
             logger.warning("the summary model %s; the context is unchanged", error)
             return None
-        verdict = judge(
+        verdict = check_summary(
             reply,
             source=source,
             source_tokens=tokens,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
-from autonomy_ctx.compaction.summary_job import DOUBTFUL_MARK
+from autonomy_ctx.compaction.job import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, read_forward, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds, make_report

@@ -26,7 +26,7 @@ from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import READY_SCHEMAS
-from autonomy_ctx.compaction.segment_writer import SegmentWriter
+from autonomy_ctx.compaction.writer import SegmentWriter
 from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
 

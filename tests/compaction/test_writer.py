@@ -16,7 +16,7 @@ from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
-from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter

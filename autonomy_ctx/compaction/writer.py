@@ -17,8 +17,8 @@ from autonomy_ctx.compaction.checks import (
     CUT_OFF,
     Verdict,
     better,
+    check_summary,
     covered_names,
-    judge,
     name_missing,
     trim_to_cap,
     without_names_line,
@@ -42,7 +42,7 @@ from autonomy_ctx.compaction.prompt import (
     merge_prompt,
     repair_prompt,
 )
-from autonomy_ctx.compaction.reply_signs import strip_reply
+from autonomy_ctx.compaction.reply_text import strip_reply
 from autonomy_ctx.compaction.schema import READY_SCHEMAS, SchemaSection, SummarySchema
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
@@ -145,7 +145,7 @@ class RecordLayout:
         return text or trim_to_cap(reply, self.tokens, counter.count_text)
 
 
-class JudgedReply(NamedTuple):
+class CheckedReply(NamedTuple):
     """A verdict, what the reply says of the facts, and its text as it came."""
 
     verdict: Verdict
@@ -161,7 +161,7 @@ class SourceNames(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SummarySource:
+class SegmentRequest:
     """The source of a segment, its tokens and key identifiers, and what else the model is shown."""
 
     text: str
@@ -176,7 +176,7 @@ class SummarySource:
 
     @cached_property
     def names(self) -> SourceNames:
-        """Found when a reply is judged: this takes long, and a call that fails needs none."""
+        """Found when a reply is checked: this takes long, and a call that fails needs none."""
         return self.find_names()
 
 
@@ -255,7 +255,7 @@ class SegmentWriter:
                 cached, messages, cap=cap, instructions=instructions, facts=facts, schema=schema
             )
         most = self._most_tokens(tokens)
-        stretch = SummarySource(
+        request = SegmentRequest(
             source,
             tokens,
             most,
@@ -265,7 +265,7 @@ class SegmentWriter:
             pinned,
             None if schema is None else RecordLayout(schema, schema.sections, most),
         )
-        draft = await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+        draft = await self._write_cheapest(after, prompt, cached, target, request, counter)
         return replace(draft, listed=frozenset(line.partition(" ")[0] for line in facts or ()))
 
     async def write_merge(
@@ -299,14 +299,14 @@ class SegmentWriter:
                 cap=cap,
                 instructions=instructions,
             )
-        stretch = SummarySource(
+        request = SegmentRequest(
             source,
             tokens,
             self._most_tokens(counter.count_text(whole)),
             lambda: SourceNames(key_names_of(source), key_names_of(whole)),
             texts,
         )
-        return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+        return await self._write_cheapest(after, prompt, cached, target, request, counter)
 
     async def _merge_sections(
         self,
@@ -342,7 +342,7 @@ class SegmentWriter:
                 schema=schema,
                 sections=sections,
             )
-        stretch = SummarySource(
+        request = SegmentRequest(
             source,
             tokens,
             room,
@@ -350,7 +350,7 @@ class SegmentWriter:
             texts,
             layout=RecordLayout(schema, sections, target, merge),
         )
-        return await self._write_cheapest(after, prompt, cached, room, stretch, counter)
+        return await self._write_cheapest(after, prompt, cached, room, request, counter)
 
     async def _join_sections(
         self,
@@ -390,7 +390,7 @@ class SegmentWriter:
         separate: Prompt,
         cached: CachedRequest | None,
         target: int,
-        source: SummarySource,
+        request: SegmentRequest,
         counter: TokenCounter,
     ) -> SegmentDraft:
         """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
@@ -402,10 +402,10 @@ class SegmentWriter:
                 cached, after, separate, reader=reader, model=model, output=target, counter=counter
             )
         ):
-            return await self._write(separate, source, counter)
+            return await self._write(separate, request, counter)
         self._metrics.add("summaries_shared")
         try:
-            return await self._write(after, source, counter)
+            return await self._write(after, request, counter)
         except CallFailed:
             # The same model would fail again.
             if reader is model:
@@ -414,18 +414,18 @@ class SegmentWriter:
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
-        return await self._write(separate, source, counter)
+        return await self._write(separate, request, counter)
 
-    async def _write(self, prompt: Prompt, source: SummarySource, counter: TokenCounter) -> SegmentDraft:
-        cap, layout = source.cap, source.layout
+    async def _write(self, prompt: Prompt, request: SegmentRequest, counter: TokenCounter) -> SegmentDraft:
+        cap, layout = request.cap, request.layout
         spent = [0, 0]
         started = time.monotonic()
-        ask_and_judge = partial(self._ask_and_judge, source, cap, counter, spent)
-        verdict, reply, text = await ask_and_judge(prompt)
+        ask_and_check = partial(self._ask_and_check, request, cap, counter, spent)
+        verdict, reply, text = await ask_and_check(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            second, repaired, text = await ask_and_judge(again)
+            second, repaired, text = await ask_and_check(again)
             verdict = better(verdict, second)
             # A repair is of the record: what was written about the facts the first time stands.
             reply = repaired if reply.lines is None else reply
@@ -440,33 +440,35 @@ class SegmentWriter:
                 # Only the end of an unfinished text goes: each section is shortened by itself.
                 is_cut = verdict.problem == CUT_OFF
                 arranged = layout.arrange(verdict.fit_to(cap, count) if is_cut else verdict.text, counter)
-                return name_missing(arranged, source.names.to_name, cap=layout.tokens, count=count, fill=True)
-            return name_missing(verdict.fit_to(cap, count), source.names.to_name, cap=cap, count=count)
+                return name_missing(
+                    arranged, request.names.to_name, cap=layout.tokens, count=count, fill=True
+                )
+            return name_missing(verdict.fit_to(cap, count), request.names.to_name, cap=cap, count=count)
 
-        text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
+        text = await run_or_offload(len(request.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
             model=writer_name(self._model if prompt.context is None else self.settings.reader),
-            coverage=covered_names(source.names.to_name, text),
+            coverage=covered_names(request.names.to_name, text),
             input_tokens=spent[0],
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
-            source_hash=_hash(source.text),
+            source_hash=_hash(request.text),
             is_doubtful=not verdict.fit,
             fact_lines=reply.lines,
             has_unread_facts=reply.is_unread,
         )
 
-    async def _ask_and_judge(
+    async def _ask_and_check(
         self,
-        source: SummarySource,
+        request: SegmentRequest,
         cap: int,
         counter: TokenCounter,
         spent: list[int],
         prompt: Prompt,
-    ) -> JudgedReply:
+    ) -> CheckedReply:
         self._metrics.add("summarizer_calls")
         reply = await self._ask_model(prompt)
         read = counter.count_text("".join(message["content"] for message in prompt.messages))
@@ -479,37 +481,37 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
-        settings, holding = self.settings, [fact for fact in source.standing if fact.state == "holds"]
+        settings, holding = self.settings, [fact for fact in request.standing if fact.state == "holds"]
         schemas = (None, *READY_SCHEMAS.values())
 
-        def judge_reply() -> JudgedReply:
+        def check_reply() -> CheckedReply:
             # Thoughts may have a heading of facts, too.
             answer = strip_reply(reply.text)
             split = split_facts(answer)
-            # One that repeats the prompt is judged whole.
+            # One that repeats the prompt is checked whole.
             is_whole = split.record == answer or prompt.secret in answer
             # What the reply itself changes need not hold.
             changed = {line.target for line in split.lines or ()}
             standing = [fact for fact in holding if fact.id not in changed]
-            verdict = judge(
+            verdict = check_summary(
                 reply if is_whole else replace(reply, parts=(TextContent(split.record),)),
-                source=source.text,
-                source_tokens=source.tokens,
+                source=request.text,
+                source_tokens=request.tokens,
                 cap=cap,
                 count=counter.count_text,
                 secret=prompt.secret,
-                key_names=source.names.key,
+                key_names=request.names.key,
                 asked=prompt.messages[0]["content"],
-                context=(*source.context, settings.instructions or "", *_headings(source.layout)),
-                standing=[*(fact.text for fact in standing), *source.pinned],
+                context=(*request.context, settings.instructions or "", *_headings(request.layout)),
+                standing=[*(fact.text for fact in standing), *request.pinned],
                 rules=[fact.text for fact in standing if fact.kind == "rule"],
                 facts="\n".join(line.text for line in split.lines or ()),
                 script_free=settings.instructions is not None or settings.schema not in schemas,
             )
-            return JudgedReply(verdict, split, reply.text)
+            return CheckedReply(verdict, split, reply.text)
 
-        compared = sum(map(len, (source.text, reply.text, *source.context, *(one.text for one in holding))))
-        return await run_or_offload(compared <= JUDGED_CHARACTERS, judge_reply)
+        compared = sum(map(len, (request.text, reply.text, *request.context, *(one.text for one in holding))))
+        return await run_or_offload(compared <= JUDGED_CHARACTERS, check_reply)
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Call the model and report the result to the breaker, unless that belongs to another model."""
@@ -624,7 +626,7 @@ def compile_patterns() -> None:
     message = Message("user", sample)
     names = key_identifiers([message])
     text, lines, _ = split_facts(record)
-    judge(
+    check_summary(
         ModelReply(parts=(TextContent(text),)),
         source=sample,
         source_tokens=len(sample),

@@ -12,13 +12,13 @@ from autonomy_ctx.compaction.checks import (
     ALSO_NAMED,
     CAP_TOLERANCE,
     Verdict,
+    check_summary,
     covered_names,
-    judge,
     name_missing,
     without_names_line,
 )
 from autonomy_ctx.compaction.prompt import batch_prompt
-from autonomy_ctx.compaction.reply_signs import (
+from autonomy_ctx.compaction.reply_text import (
     contradicts,
     drop_sentences,
     find_denied,
@@ -74,7 +74,7 @@ def judged(
     context: tuple[str, ...] = (),
     script_free: bool = False,
 ) -> Verdict:
-    return judge(
+    return check_summary(
         ModelReply(parts=(TextContent(text),), stop=stop),
         source=source,
         source_tokens=1000,

@@ -33,7 +33,10 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.segment_writer import (
+from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
+from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
+from autonomy_ctx.compaction.word_tables import prepare_tables
+from autonomy_ctx.compaction.writer import (
     INLINE_CHARACTERS,
     INLINE_FACTS,
     SegmentDraft,
@@ -41,9 +44,6 @@ from autonomy_ctx.compaction.segment_writer import (
     UnfitSummary,
     run_or_offload,
 )
-from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
-from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key

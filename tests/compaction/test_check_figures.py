@@ -10,7 +10,7 @@ from autonomy_ctx import Message
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
-from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate import HALVES, POOR, judge_half, judge_plain

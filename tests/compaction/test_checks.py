@@ -15,7 +15,7 @@ from autonomy_ctx.compaction.checks import (
     SHORTENED_MARK,
     Verdict,
     better,
-    judge,
+    check_summary,
     neutral,
     trim_to_cap,
 )
@@ -37,7 +37,7 @@ def replied(text: str, *, stop: str | None = None, calls: bool = False) -> Model
 def judged(
     reply: ModelReply | str, *, source: str = "We talked.", source_tokens: int = 1000, cap: int = 300
 ) -> Verdict:
-    return judge(
+    return check_summary(
         replied(reply) if isinstance(reply, str) else reply,
         source=source,
         source_tokens=source_tokens,

@@ -107,20 +107,20 @@ _RECORD_WORDS = frozenset(
 
 
 @dataclass(frozen=True)
-class SummaryTexts:
+class SummarySource:
     """What a reply is compared with: its source, and the prompt without the source."""
 
-    source: str
-    asked: str = ""
+    text: str
+    prompt: str = ""
 
     @cached_property
     def prose(self) -> str:
         """The source without tool calls, results and the names of speakers, if anything is left then."""
-        return self._spoken or self.source
+        return self._spoken or self.text
 
     @cached_property
     def _spoken(self) -> str:
-        blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
+        blocks = [one for one in self.text.split("\n\n") if not _TOOL_BLOCK.match(one)]
         return "\n\n".join(_SPEAKER.sub("", one) for one in blocks)
 
     @cached_property
@@ -131,7 +131,7 @@ class SummaryTexts:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return frozenset(_stems(self.source))
+        return frozenset(_stems(self.text))
 
     @cached_property
     def spoken_stems(self) -> frozenset[str]:
@@ -140,20 +140,20 @@ class SummaryTexts:
 
     @cached_property
     def repeated_share(self) -> float:
-        return _repeated_share(_WORD.findall(self.source))
+        return _repeated_share(_WORD.findall(self.text))
 
     @cached_property
     def folded(self) -> str:
-        return _plain(self.source)
+        return _plain(self.text)
 
     @cached_property
     def asked_lines(self) -> tuple[str, ...]:
-        return tuple(filter(None, (_bare_line(line) for line in self.asked.splitlines())))
+        return tuple(filter(None, (_bare_line(line) for line in self.prompt.splitlines())))
 
     @cached_property
     def asked_sentences(self) -> tuple[str, ...]:
         """The sentences of the prompt that only instructions have: long enough, and not headings."""
-        found = (_plain(one) for one in split_sentences(self.asked))
+        found = (_plain(one) for one in split_sentences(self.prompt))
         return tuple(
             one
             for one in found
@@ -248,23 +248,23 @@ def _without_closing(text: str) -> str:
 
 
 def rejection_reason(
-    text: str, material: SummaryTexts, covered: float, *, script_free: bool = False
+    text: str, source: SummarySource, covered: float, *, script_free: bool = False
 ) -> str | None:
     """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
     if not any(map(str.isalnum, _TAG.sub("", text))):
         return "empty"
     if _is_error(text, covered):
         return "error page"
-    body = _own_lines(text, material)
-    if _repeats_prompt(text, body, material):
+    body = _own_lines(text, source)
+    if _repeats_prompt(text, body, source):
         return "prompt repeated"
-    if _is_refusal(text, covered, material):
+    if _is_refusal(text, covered, source):
         return "refusal in words"
-    if _is_loop(text, material):
+    if _is_loop(text, source):
         return "loop"
-    if not script_free and _has_other_script(body, material):
+    if not script_free and _has_other_script(body, source):
         return "other script"
-    if not covered and says_nothing(text, material):
+    if not covered and says_nothing(text, source):
         return "empty"
     return None
 
@@ -291,9 +291,9 @@ def _is_error_body(text: str) -> bool:
     return keys <= _ERROR_KEYS and not keys.isdisjoint(("error", "errors", "message", "detail"))
 
 
-def _own_lines(text: str, material: SummaryTexts) -> str:
+def _own_lines(text: str, source: SummarySource) -> str:
     """The lines of a text that are not headings of the prompt."""
-    asked = material.asked_lines
+    asked = source.asked_lines
     return "\n".join(
         line
         for line in text.splitlines()
@@ -301,16 +301,16 @@ def _own_lines(text: str, material: SummaryTexts) -> str:
     )
 
 
-def _repeats_prompt(text: str, body: str, material: SummaryTexts) -> bool:
-    if not material.asked:
+def _repeats_prompt(text: str, body: str, source: SummarySource) -> bool:
+    if not source.prompt:
         return False
     if not any(map(str.isalnum, body)):
         return True
     plain = _plain(text)
-    return any(one in plain for one in material.asked_sentences)
+    return any(one in plain for one in source.asked_sentences)
 
 
-def _is_refusal(text: str, covered: float, material: SummaryTexts) -> bool:
+def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
     """Whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
@@ -320,25 +320,25 @@ def _is_refusal(text: str, covered: float, material: SummaryTexts) -> bool:
     for number, sentence in enumerate(_first_sentences(text, 2 if covered < 0.3 else 1)):
         plain = _plain(_QUOTATION.sub("", sentence))
         plain = plain[mark.end() :] if (mark := _LIST_MARK.match(plain)) else plain
-        if plain.count(" ") > 1 and plain.rstrip(".!") in material.folded:
+        if plain.count(" ") > 1 and plain.rstrip(".!") in source.folded:
             continue
         for cue in cues_of("refusal"):
             at = plain.find(cue)
-            if at < 0 or not _is_word(plain, at, at + len(cue)) or _is_quoted(plain[at:], cue, material):
+            if at < 0 or not _is_word(plain, at, at + len(cue)) or _is_quoted(plain[at:], cue, source):
                 continue
             inside = number == 0 and short and not _SAID_BY.search(plain[:at])
-            if at == 0 or (inside and _shared_words(plain, material) < SHARED_WORDS):
+            if at == 0 or (inside and _shared_words(plain, source) < SHARED_WORDS):
                 return True
     return False
 
 
-def _is_quoted(plain: str, cue: str, material: SummaryTexts) -> bool:
+def _is_quoted(plain: str, cue: str, source: SummarySource) -> bool:
     """Whether the source has these words, too: the cue and what follows it."""
     following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
-    return len(following) > QUOTED_WORDS and cue + " ".join(following) in material.folded
+    return len(following) > QUOTED_WORDS and cue + " ".join(following) in source.folded
 
 
-def _is_loop(text: str, material: SummaryTexts) -> bool:
+def _is_loop(text: str, source: SummarySource) -> bool:
     sentences = [_plain(one) for one in split_sentences(text)]
     sentences = [one for one in sentences if one.count(" ") > 1]
     if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
@@ -346,7 +346,7 @@ def _is_loop(text: str, material: SummaryTexts) -> bool:
     words = _WORD.findall(text)
     for part in (words, words[len(words) * 3 // 5 :]):
         share = _repeated_share(part) if len(part) >= LOOP_WORDS else 0.0
-        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * material.repeated_share:
+        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * source.repeated_share:
             return True
     return False
 
@@ -358,16 +358,16 @@ def _repeated_share(words: Sequence[str]) -> float:
     return repeated / max(shingles.total(), 1)
 
 
-def _has_other_script(text: str, material: SummaryTexts) -> bool:
+def _has_other_script(text: str, source: SummarySource) -> bool:
     """Whether a text is written in a script that its source does not have."""
     words = _without_codes(text)
     found = {
         script: len(letter.findall(words)) * _DENSE.get(script, 1.0) for script, letter in _LETTER_OF.items()
     }
     total = sum(found.values())
-    if total < MIN_LETTERS or not material.scripts:
+    if total < MIN_LETTERS or not source.scripts:
         return False
-    return sum(found[script] for script in found.keys() - material.scripts) > SCRIPT_SHARE * total
+    return sum(found[script] for script in found.keys() - source.scripts) > SCRIPT_SHARE * total
 
 
 def _without_codes(text: str) -> str:
@@ -375,44 +375,44 @@ def _without_codes(text: str) -> str:
     return " ".join(word for word in text.split() if not word.isascii() or not _CODE_CHARACTER.search(word))
 
 
-def says_nothing(text: str, material: SummaryTexts) -> bool:
+def says_nothing(text: str, source: SummarySource) -> bool:
     """Whether nothing, or one word, is left of a text without headings and placeholders.
 
     Of a source with hardly a word, one word may be enough.
     """
-    body = _own_lines(text, material)
+    body = _own_lines(text, source)
     for one in _BRACKET_PLACEHOLDER.findall(body):
-        if _is_placeholder(one, material):
+        if _is_placeholder(one, source):
             body = body.replace(one, " ")
     body = "\n".join(line for line in body.splitlines() if not line.rstrip(" *_").endswith((":", "\uff1a")))
     if not any(map(str.isalnum, body)):
         return True
-    if len(material.spoken_stems) < FEW_WORDS or identifiers(body):
+    if len(source.spoken_stems) < FEW_WORDS or identifiers(body):
         return False
     words = _LETTERS.findall(body)
     is_title = not _SENTENCE_MARK.search(body) and not _stems(body, least=3)
     return is_title or (len(words) < 2 and not (is_unspaced(body) and len(words[0]) > 3))
 
 
-def _is_placeholder(found: str, material: SummaryTexts) -> bool:
+def _is_placeholder(found: str, source: SummarySource) -> bool:
     inside = _plain(found.strip("{}[]<>"))
-    if not inside or _plain(found) in material.folded:
+    if not inside or _plain(found) in source.folded:
         return False
     return found.startswith("{{") or inside.startswith(PLACEHOLDER_WORDS)
 
 
-def is_other_subject(text: str, material: SummaryTexts) -> bool:
+def is_other_subject(text: str, source: SummarySource) -> bool:
     """Whether a text says almost nothing that a source with enough to say has, too."""
-    if len(material.spoken_stems) < RICH_SOURCE:
+    if len(source.spoken_stems) < RICH_SOURCE:
         return False
-    body = _own_lines(text, material)
-    shared = _shared_words(body, material)
+    body = _own_lines(text, source)
+    shared = _shared_words(body, source)
     return shared < SHARED_WORDS and 2 * shared < max(len(set(_stems(body))), 1)
 
 
-def _shared_words(text: str, material: SummaryTexts) -> int:
+def _shared_words(text: str, source: SummarySource) -> int:
     """How many of the words that say what a text is about its source has, too."""
-    return len(set(_stems(text)) & material.stems)
+    return len(set(_stems(text)) & source.stems)
 
 
 # -- sentences ----------------------------------------------------------------------------------------
