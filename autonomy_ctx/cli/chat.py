@@ -32,8 +32,9 @@ from autonomy_ctx.cli.drawing import (
     TurnLine,
     describe_message,
     format_money,
+    line_of,
 )
-from autonomy_ctx.cli.explain import line_of, print_turn
+from autonomy_ctx.cli.explain import print_turn
 from autonomy_ctx.cli.output import (
     ExitCode,
     Output,

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import clean_line, make_table
-from autonomy_ctx.inspection.message import ToolCallReport
+from autonomy_ctx.inspection.message import MessageReport, ToolCallReport
 from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
@@ -234,6 +234,13 @@ def join_line(text: str, images: Iterable[str], calls: Iterable[ToolCall | ToolC
     """Put the text of a message, its images and its calls on one line."""
     parts = [*images, *(f"→ {call.name}({call.arguments})" for call in calls)]
     return clean_line("  ".join([text[:LINE_CHARACTERS], *parts]), LINE_CHARACTERS)
+
+
+def line_of(message: MessageReport) -> ListedMessage:
+    """A message as one line of a table."""
+    images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
+    text = join_line(message.text, images, message.tool_calls)
+    return ListedMessage(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ from autonomy_ctx.cli.drawing import (
     NARROW,
     NOTE_STYLE,
     Heading,
-    MessageRow,
     MessageTable,
     SectionBar,
     format_money,
-    join_line,
+    line_of,
     section_style,
     value_table,
 )
@@ -32,7 +31,6 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
-from autonomy_ctx.inspection.message import MessageReport
 from autonomy_ctx.inspection.turn import TurnInfo, TurnReport, TurnSection, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
@@ -113,13 +111,6 @@ def turn_name(turn: TurnInfo) -> str:
 
 def _list_turns(turns: Sequence[TurnInfo]) -> str:
     return "\n".join(f"  {turn_name(turn)}  {clean_line(turn.text, 60)}" for turn in turns[-MAX_LISTED:])
-
-
-def line_of(message: MessageReport) -> MessageRow:
-    """A message as one line of a table."""
-    images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
-    text = join_line(message.text, images, message.tool_calls)
-    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 def print_turn(output: Output, report: TurnReport) -> None:

@@ -17,9 +17,10 @@ from autonomy_ctx.cli.drawing import (
     Heading,
     MessageTable,
     format_money,
+    line_of,
     value_table,
 )
-from autonomy_ctx.cli.explain import line_of, resolve_turn, turn_name
+from autonomy_ctx.cli.explain import resolve_turn, turn_name
 from autonomy_ctx.cli.output import Output, WrongInput, clean, clean_line, count, format_time, make_table
 from autonomy_ctx.cli.target import (
     AgentOption,
