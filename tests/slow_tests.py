@@ -25,7 +25,7 @@ SLOW = frozenset(
         "black_box",
         "cli",
         "compaction/test_gate_figures.py",
-        "compaction/test_summary_gate.py::test_a_hostile_megabyte_takes_moments",
+        "compaction/test_summary_checks.py::test_a_hostile_megabyte_takes_moments",
         "docs/test_examples.py",
         "docs/test_pages.py",
         "docs/test_site_sources.py",

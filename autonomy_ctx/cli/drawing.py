@@ -236,11 +236,11 @@ def join_line(text: str, images: Iterable[str], calls: Iterable[ToolCall | ToolC
     return clean_line("  ".join([text[:LINE_CHARACTERS], *parts]), LINE_CHARACTERS)
 
 
-def line_of(message: MessageReport) -> ListedMessage:
+def line_of(message: MessageReport) -> MessageRow:
     """A message as one line of a table."""
     images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
     text = join_line(message.text, images, message.tool_calls)
-    return ListedMessage(position=message.position, role=message.role, tokens=message.tokens, text=text)
+    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 @dataclass(frozen=True, slots=True)
