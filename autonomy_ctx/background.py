@@ -254,7 +254,7 @@ class Background:
 
     @property
     def running(self) -> int:
-        """How many jobs have started and not ended."""
+        """The number of jobs that have started and not ended."""
         return 0 if self._host is None else self._host.running
 
     def start(self, job: BackgroundJob, *, daemon: bool = False) -> bool:

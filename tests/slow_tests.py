@@ -24,7 +24,7 @@ SLOW = frozenset(
         "agents/test_restart.py",
         "black_box",
         "cli",
-        "compaction/test_gate_figures.py",
+        "compaction/test_check_figures.py",
         "compaction/test_summary_checks.py::test_a_hostile_megabyte_takes_moments",
         "docs/test_examples.py",
         "docs/test_pages.py",

@@ -259,27 +259,27 @@ def test_the_rule_about_participles_can_tell() -> None:
 # -- sizes: lines and modules of each folder, at most ----------------------------------------------------
 
 BUDGETS: dict[str, tuple[int, int]] = {
-    ".": (2_225, 13),
-    "adapters": (1_787, 15),
-    "agents": (3_433, 15),
-    "cli": (5_626, 25),
+    ".": (2_232, 13),
+    "adapters": (1_784, 15),
+    "agents": (3_411, 15),
+    "cli": (5_663, 25),
     "compaction": (6_491, 24),
-    "containers": (3_774, 14),
+    "containers": (3_771, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),
-    "formats": (4_954, 18),
+    "formats": (4_884, 18),
     "inspection": (1_638, 8),
-    "knowledge": (1_345, 7),
+    "knowledge": (1_336, 7),
     "language": (7_354, 27),
-    "memory": (16_506, 75),
-    "messages": (3_256, 14),
-    "models": (2_591, 9),
-    "replay": (2_016, 10),
+    "memory": (16_801, 75),
+    "messages": (3_162, 14),
+    "models": (2_702, 10),
+    "replay": (1_992, 10),
     "sections": (2_230, 11),
-    "server": (6_267, 32),
+    "server": (6_479, 33),
     "template": (2_884, 8),
     "testing": (3_985, 16),
-    "tools": (4_271, 18),
+    "tools": (4_254, 18),
 }
 
 
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 64, "functions": 511, "calls": 1_090},
-    "summary": {"files": 120, "functions": 1_370, "calls": 75_500},
+    "plain": {"files": 60, "functions": 489, "calls": 1_090},
+    "summary": {"files": 119, "functions": 1_330, "calls": 75_000},
 }
 
 
@@ -446,10 +446,7 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 
 # -- one name for one thing --------------------------------------------------------------------------------
 
-TWICE = {
-    "MessageRow",
-    "_KnownHistory",
-}
+TWICE = {"_KnownHistory"}
 
 
 def test_a_class_name_is_used_once() -> None:
@@ -491,7 +488,7 @@ def test_no_function_has_more_parameters_than_a_reader_can_hold() -> None:
 
 # A docstring begins with a verb or a noun, and is understood without its neighbours.
 RIDDLES = ("What ", "Whether ", "Those ", "How ", "The same ")
-MOST_RIDDLES = 678
+MOST_RIDDLES = 45
 
 
 def test_docstrings_begin_with_what_they_are_about() -> None:

@@ -64,7 +64,7 @@ class SectionLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRow:
+class ListedMessage:
     """A message as one line of a table."""
 
     position: int | None
@@ -211,10 +211,10 @@ class SectionTable:
                 yield Text(f"{clean_line(section.name)} was left out: {reason}", style)
 
 
-def message_lines(context: ComposedContext, section: str | None = None) -> list[MessageRow]:
+def message_lines(context: ComposedContext, section: str | None = None) -> list[ListedMessage]:
     """The messages of a context, or of one of its sections."""
     return [
-        MessageRow(
+        ListedMessage(
             position=origin.position,
             role="summary" if isinstance(message, Summary) else message.role.value,
             tokens=origin.tokens,
@@ -236,18 +236,18 @@ def join_line(text: str, images: Iterable[str], calls: Iterable[ToolCall | ToolC
     return clean_line("  ".join([text[:LINE_CHARACTERS], *parts]), LINE_CHARACTERS)
 
 
-def line_of(message: MessageReport) -> MessageRow:
+def line_of(message: MessageReport) -> ListedMessage:
     """A message as one line of a table."""
     images = [f"[{part.kind} {part.text}]" for part in message.parts if part.kind == "image"]
     text = join_line(message.text, images, message.tool_calls)
-    return MessageRow(position=message.position, role=message.role, tokens=message.tokens, text=text)
+    return ListedMessage(position=message.position, role=message.role, tokens=message.tokens, text=text)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
     """Messages one to a row: all of them, or the `first` and the `last`."""
 
-    lines: Sequence[MessageRow]
+    lines: Sequence[ListedMessage]
     first: int | None = None
     last: int = 0
 
@@ -271,7 +271,7 @@ class MessageTable:
         yield table
 
 
-def _with_gap(lines: Sequence[MessageRow], first: int | None, last: int) -> Iterator[MessageRow | int]:
+def _with_gap(lines: Sequence[ListedMessage], first: int | None, last: int) -> Iterator[ListedMessage | int]:
     """The lines at both ends, and between them how many were left out."""
     if first is None or len(lines) <= first + last:
         yield from lines

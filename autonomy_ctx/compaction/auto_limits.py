@@ -33,7 +33,7 @@ FLOOR_SHARE, CEILING_SHARE, HARD_SHARE, WINDOW_PER_SIZE = 0.25, 0.5, 0.75, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoLimits:
-    """What was chosen, and why, as a sentence for `explain`."""
+    """The chosen limits, and the reason as a sentence for `explain`."""
 
     floor: int
     ceiling: int
@@ -73,7 +73,7 @@ def choose_limits(window: int | None, price: Price | None, *, model: str | None 
 
 
 def _cheapest_batch(cached: float, premium: float) -> int:
-    """How many messages one summary should take."""
+    """The number of messages that one summary should take."""
     if cached <= 0:
         return MAX_BATCH
     summary = premium * FLOOR + CALL_TOKENS / MESSAGE_TOKENS

@@ -67,7 +67,7 @@ def is_cheaper(
     output: int,
     counter: TokenCounter,
 ) -> bool:
-    """Whether a prompt after the cached request costs less than a new request with the messages."""
+    """Tell whether a prompt after the cached request costs less than a new request with the messages."""
     prices = _prices(reader, model)
     if prices is None:
         return False

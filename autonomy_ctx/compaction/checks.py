@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def fit(self) -> bool:
-        """Whether nothing is wrong."""
+        """Tell whether nothing is wrong."""
         return self.problem is None
 
     def fit_to(self, cap: int, count: Callable[[str], int]) -> str:
@@ -109,7 +109,7 @@ def check_summary(
     facts: str = "",
     script_free: bool = False,
 ) -> Verdict:
-    """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
+    """Tell whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
 
     `key_names` are the identifiers that matter, all of the source's by default. `asked` is the prompt
     without the source. What `context` names is known though the source does not have it. A sentence that
@@ -222,7 +222,7 @@ def _clean(text: str) -> str:
 
 
 def _has_finished_sentence(text: str) -> bool:
-    """Whether a text that was cut off has a sentence before its end, or ends with one."""
+    """Tell whether a text that was cut off has a sentence before its end, or ends with one."""
     ends = sentence_ends(text)
     return (
         bool(ends)
@@ -264,7 +264,7 @@ def _occurrences(text: str, name: str) -> Iterator[int]:
 
 
 def _denied_facts(text: str, standing: Sequence[str], source: str) -> list[str]:
-    """What holds and is denied by a text, unless users have said the same."""
+    """The current facts that a text denies, unless users have denied them too."""
     denied = find_denied(split_sentences(text), standing)
     if not denied:
         return []
@@ -318,7 +318,7 @@ def trim_to_cap(text: str, cap: int, count: Callable[[str], int]) -> str:
 
 
 def _longest(ends: Sequence[int], fits: Callable[[int], bool]) -> int:
-    """How many of the ends fit, looking no further than about twice as far as that."""
+    """Count the ends that fit, looking no further than about twice as far as that."""
     low, step = 0, 1
     while low + step <= len(ends) and fits(ends[low + step - 1]):
         low += step
@@ -353,7 +353,7 @@ def _is_call(data: Any) -> bool:
 
 
 def _echoes(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
-    """Whether a long text mostly repeats its source word by word; in the form of turns also a shorter one."""
+    """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
     turns = len(_TURN_LINE.findall(reply)) >= ECHO_TURNS
     share, least = (
         (TURNS_SHARE, 0.0) if turns else (ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens))

@@ -199,7 +199,7 @@ class ContextSummaryConfig:
 
     @property
     def batch_size(self) -> int:
-        """How many messages a summary takes when the ceiling is exceeded."""
+        """The number of messages that a summary takes when the ceiling is exceeded."""
         return self.ceiling - self.floor
 
 
@@ -372,7 +372,7 @@ def resolve_settings(
 
 
 def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
-    """What `auto` chose and why, for whoever reads how a context was made."""
+    """Explain what `auto` chose and why."""
     return (
         f"auto keeps {config.floor} to {config.ceiling} messages and a summary of up to {config.size:,} "
         f"tokens: {reason}. To choose yourself, give floor, ceiling or size"
@@ -380,7 +380,7 @@ def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
 
 
 def _shares_prefix(config: ContextSummaryConfig, reader: Any) -> bool:
-    """Whether a summary may be asked for after what the reader has cached."""
+    """Tell whether a summary may be asked for after what the reader has cached."""
     if config.share_prefix != "auto":
         return config.share_prefix
     model = config.model

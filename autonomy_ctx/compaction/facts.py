@@ -137,7 +137,7 @@ def add_profile_changes(
     zone: tzinfo,
     rule: bool | ProfileRule,
 ) -> list[FactChange]:
-    """The same changes, with those for the profile marked: by our rules (True), or by a function of the user.
+    """Mark the changes that go into the profile: by our rules (True), or by a function of the user.
 
     Only facts from the user's own messages get into a profile, never those of a tool, another agent or the
     assistant.

@@ -106,7 +106,7 @@ class SummaryJob:
         )
 
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
-        """What is to be summarized now, read from the store; the lease says what was refused before."""
+        """Read the batch to summarize now from the store; the lease says what was refused before."""
         state = await self._memory.store.summary(self._key)
         after = state.written
         window = await self._read(after)
@@ -148,7 +148,7 @@ class SummaryJob:
         return tried[: self._half_of(tried)] if lease.refusals >= MAX_REFUSALS else tried
 
     def _half_of(self, entries: Sequence[Entry]) -> int:
-        """How many entries from the start have half of the tokens, at a safe cut; all if there is none."""
+        """Count the first entries that have half of the tokens, up to a safe cut; all if there is none."""
         return chunk_end(entries, self._tokens_of(entries) // 2, self._count)
 
     def _tokens_of(self, entries: Sequence[Entry]) -> int:
@@ -235,7 +235,7 @@ class SummaryJob:
         state: SummaryState,
         done: Sequence[FoundDone],
     ) -> list[FactChange] | None:
-        """What a batch changes in the facts, with what it says for the profile."""
+        """The changes of facts by a batch, with those for the profile."""
         settings = self._settings
         if not settings.facts:
             return None
@@ -313,7 +313,7 @@ class SummaryJob:
         )
 
     async def _outdated_facts(self) -> list[str]:
-        """What was said to hold once and does not any more."""
+        """The texts of facts that were replaced or are done."""
         if not self._settings.facts:
             return []
         facts = await self._memory.store.facts(self._key)
@@ -359,7 +359,7 @@ class SummaryJob:
         return done
 
     async def _read(self, after: int) -> Window:
-        """What comes after a position, from memory's own window where that is of the same agent."""
+        """Read the entries after a position, through the memory if it belongs to the same agent."""
         memory, (agent, scope, conversation) = self._memory, self._key
         before = after + READ_AHEAD + 1
         if memory.agent == agent:
@@ -367,7 +367,7 @@ class SummaryJob:
         return await memory.store.read(self._key, after=after, before=before)
 
     def _has_long_message(self, entries: Sequence[Entry]) -> bool:
-        """Whether the summarizer is shown some of these messages in part."""
+        """Tell whether the summarizer is shown some of these messages in part."""
         return any(self._count(entry.message) > self._writer.max_message_tokens for entry in entries)
 
     async def _merge_digests(self) -> None:
@@ -418,7 +418,7 @@ class SummaryJob:
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
-    """Whether messages from the same place on were refused when there were fewer, or a part of them."""
+    """Tell whether messages from the same place on were refused when there were fewer, or a part of them."""
     return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"
 
 

@@ -47,7 +47,7 @@ COUNTERS = (
 
 
 class SummaryMetrics:
-    """What happened since the section was made."""
+    """Counters since the section was made."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))

@@ -46,7 +46,7 @@ class Limits:
 
 
 def is_due(entries: Sequence[Entry], limits: Limits, count: CountMessage, lead: int = 0) -> bool:
-    """Whether uncovered entries pass the ceiling, or will before a summary could be ready."""
+    """Tell whether uncovered entries pass the ceiling, or will before a summary could be ready."""
     if len(entries) > limits.ceiling - min(lead, limits.batch - 1):
         return True
     ceiling = limits.ceiling_tokens
@@ -54,7 +54,7 @@ def is_due(entries: Sequence[Entry], limits: Limits, count: CountMessage, lead: 
 
 
 def expected_messages(entries: Sequence[Entry], seconds: float) -> int:
-    """How many messages will arrive in so many seconds, at the pace of these."""
+    """Estimate how many messages arrive in so many seconds, at the pace of these."""
     if len(entries) < 2:
         return 0
     taken = (entries[-1].message.created_at - entries[0].message.created_at).total_seconds()
@@ -131,7 +131,7 @@ def bounded_start(
 
 
 def chunk_end(entries: Sequence[Entry], most: int, count: CountMessage) -> int:
-    """How many entries from the start one call may take, by tokens, at a safe cut; at least one group."""
+    """Count the first entries that one call may take, by tokens, up to a safe cut; at least one group."""
     total = 0
     fitting = len(entries)
     for index, entry in enumerate(entries):
@@ -203,7 +203,7 @@ def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[Sto
 
 
 def _is_full_run(run: Sequence[StoredSegment], level: int) -> bool:
-    """Whether a run is worth a merge to one level up: nearly all that it takes are of its own level."""
+    """Tell whether a run is worth a merge to one level up: nearly all that it takes are of its own level."""
     return len(run) >= MERGE_FAN_IN and sum(one.level == level for one in run) >= MERGE_FAN_IN - 1
 
 

@@ -107,7 +107,7 @@ OPENING_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a record is to be written: by the usual headings, or by those of a schema."""
+    """Rules for writing a record: by the usual headings, or by those of a schema."""
 
     text: str
     schema: SummarySchema | None = None
@@ -343,7 +343,7 @@ def _prompt(
 
 
 def _has_place(instructions: str | None) -> bool:
-    """Whether instructions say where the conversation goes."""
+    """Tell whether instructions say where the conversation goes."""
     return instructions is not None and PLACEHOLDER in instructions
 
 

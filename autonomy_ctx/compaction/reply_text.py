@@ -108,7 +108,7 @@ _RECORD_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class SummarySource:
-    """What a reply is compared with: its source, and the prompt without the source."""
+    """The text to summarize and the prompt around it, which a reply is compared with."""
 
     text: str
     prompt: str = ""
@@ -125,7 +125,7 @@ class SummarySource:
 
     @cached_property
     def scripts(self) -> frozenset[str]:
-        """Those in which it has some words in a row, such as a sentence that is quoted."""
+        """The scripts in which it has some words in a row, such as a sentence that is quoted."""
         words = _without_codes(self.prose)
         return frozenset(script for script, run in _RUN_OF.items() if run.search(words))
 
@@ -135,7 +135,7 @@ class SummarySource:
 
     @cached_property
     def spoken_stems(self) -> frozenset[str]:
-        """Those of what people said: what tools list need not be in a record."""
+        """The stems of what people said: what tools list need not be in a record."""
         return frozenset(_stems(self._spoken))
 
     @cached_property
@@ -250,7 +250,7 @@ def _without_closing(text: str) -> str:
 def rejection_reason(
     text: str, source: SummarySource, covered: float, *, script_free: bool = False
 ) -> str | None:
-    """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
+    """The reason to reject a text, or None; `covered` is its share of the key identifiers."""
     if not any(map(str.isalnum, _TAG.sub("", text))):
         return "empty"
     if _is_error(text, covered):
@@ -311,7 +311,7 @@ def _repeats_prompt(text: str, body: str, source: SummarySource) -> bool:
 
 
 def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
-    """Whether the first sentence begins like a refusal, or one of few words has one.
+    """Tell whether the first sentence begins like a refusal, or one of few words has one.
 
     The second one counts, too, unless the text has much of its source. What the source says word for word
     is quoted from it, and a sentence about the same as the source tells of somebody who cannot do something.
@@ -333,7 +333,7 @@ def _is_refusal(text: str, covered: float, source: SummarySource) -> bool:
 
 
 def _is_quoted(plain: str, cue: str, source: SummarySource) -> bool:
-    """Whether the source has these words, too: the cue and what follows it."""
+    """Tell whether the source has these words, too: the cue and what follows it."""
     following = plain[len(cue) :].split(" ", QUOTED_WORDS + 1)[: QUOTED_WORDS + 1]
     return len(following) > QUOTED_WORDS and cue + " ".join(following) in source.folded
 
@@ -359,7 +359,7 @@ def _repeated_share(words: Sequence[str]) -> float:
 
 
 def _has_other_script(text: str, source: SummarySource) -> bool:
-    """Whether a text is written in a script that its source does not have."""
+    """Tell whether a text is written in a script that its source does not have."""
     words = _without_codes(text)
     found = {
         script: len(letter.findall(words)) * _DENSE.get(script, 1.0) for script, letter in _LETTER_OF.items()
@@ -376,7 +376,7 @@ def _without_codes(text: str) -> str:
 
 
 def says_nothing(text: str, source: SummarySource) -> bool:
-    """Whether nothing, or one word, is left of a text without headings and placeholders.
+    """Tell whether nothing, or one word, is left of a text without headings and placeholders.
 
     Of a source with hardly a word, one word may be enough.
     """
@@ -402,7 +402,7 @@ def _is_placeholder(found: str, source: SummarySource) -> bool:
 
 
 def is_other_subject(text: str, source: SummarySource) -> bool:
-    """Whether a text says almost nothing that a source with enough to say has, too."""
+    """Tell whether a text says almost nothing that a source with enough to say has, too."""
     if len(source.spoken_stems) < RICH_SOURCE:
         return False
     body = _own_lines(text, source)
@@ -411,7 +411,7 @@ def is_other_subject(text: str, source: SummarySource) -> bool:
 
 
 def _shared_words(text: str, source: SummarySource) -> int:
-    """How many of the words that say what a text is about its source has, too."""
+    """Count the words of a text that its source has too."""
     return len(set(_stems(text)) & source.stems)
 
 
@@ -419,7 +419,7 @@ def _shared_words(text: str, source: SummarySource) -> int:
 
 
 def has_whole_sentence(text: str) -> bool:
-    """Whether at least one sentence or item of a list is complete."""
+    """Tell whether at least one sentence or item of a list is complete."""
     told = (_LETTERS.findall(text[start:end]) for start, end in sentence_spans(text))
     return any(len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words) for words in told)
 
@@ -523,7 +523,7 @@ class _Sentence:
 
 
 def contradicts(sentence: str, standing: Iterable[str]) -> bool:
-    """Whether a sentence says the opposite of a text that holds."""
+    """Tell whether a sentence says the opposite of a text that holds."""
     return bool(find_denied([sentence], standing))
 
 
@@ -545,7 +545,7 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
 
 
 def turns_rule(text: str, rules: Iterable[str]) -> bool:
-    """Whether a clause of a text says the opposite of a rule and nothing else."""
+    """Tell whether a clause of a text says the opposite of a rule and nothing else."""
     told = [_Sentence(one) for one in split_sentences(text)]
     for rule in (_rules.get_or_make(one, partial(_read_rule, one)) for one in rules):
         for sentence in told:
@@ -562,7 +562,7 @@ def _is_about(stems: Set[str], rule: _Rule) -> bool:
 
 
 def _denies(sentence: _Sentence, rule: _Rule) -> bool:
-    """Whether a sentence that is about a rule says the opposite."""
+    """Tell whether a sentence that is about a rule says the opposite."""
     if any(name not in sentence.plain for name in rule.names):
         return False
     if sentence.is_lifting and not _has_cue(rule.plain, cues_of("lifting")):
@@ -630,7 +630,7 @@ def _has_cue(plain: str, cues: Iterable[str]) -> bool:
 
 
 def _is_word(plain: str, start: int, end: int) -> bool:
-    """Whether a cue stands there by itself, and not inside a longer word; some scripts have no such thing."""
+    """Tell whether a cue stands by itself, not inside a longer word; some scripts have no such thing."""
     if not plain[start].isascii():
         return True
     before, after = plain[start - 1 : start], plain[end : end + 1]

@@ -67,7 +67,7 @@ Bodies = Mapping[str, Sequence[str]]
 
 
 def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSection]) -> dict[str, str]:
-    """What a model wrote under each of the sections that it was asked for.
+    """Read what a model wrote under each of the sections that it was asked for.
 
     Headings are recognized in any markup, case and order. Text before the first heading, or under an unknown
     heading, goes to the default section, so nothing is lost.
@@ -137,7 +137,7 @@ def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
 
 
 def has_headings(text: str, sections: Sequence[SchemaSection]) -> bool:
-    """Whether a reply has any of the headings that it was asked for."""
+    """Tell whether a reply has any of the headings that it was asked for."""
     wanted = {section.key: section for section in sections}
     return any(_read_heading(line, wanted) for line in text.splitlines())
 
@@ -266,7 +266,7 @@ def _shorten(texts: Sequence[str], tokens: int, counter: TokenCounter, *, quoted
 
 
 def heading_tokens(sections: Iterable[SchemaSection], count: CountText) -> dict[str, int]:
-    """What the heading of each section takes."""
+    """The tokens of each section's heading."""
     return {section.name: count(f"{HEADING_MARK}{section.name}\n") for section in sections}
 
 
@@ -310,7 +310,7 @@ class SectionMerge:
 
     @property
     def needs_model(self) -> bool:
-        """Whether the texts of two segments must be combined by a model."""
+        """Tell whether the texts of two segments must be combined by a model."""
         return any(len(found) > 1 for found in self.open.values())
 
     def rewritten_texts(self) -> list[str]:

@@ -93,7 +93,7 @@ class ConversationSnapshot:
         return replace(self, head=head, entries=[*self.entries, *new])
 
     def with_pending(self, pending: PendingDigest | None) -> ConversationSnapshot:
-        """The same with a digest that is being stored, as it will be when that is done."""
+        """The snapshot with a digest that is being stored, as it will be when that is done."""
         if pending is None or pending.generation != self.head.generation:
             return self
         segment, before = pending.segment, self.entries[0].position - 1 if self.entries else 0
@@ -293,7 +293,7 @@ class SnapshotReader:
 
 
 def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:
-    """Whether the entries begin inside a group: a result has no call there, or no cut is safe."""
+    """Tell whether the entries begin inside a group: a result has no call there, or no cut is safe."""
     if orphaned_results([entry.message for entry in entries]):
         return True
     return bounded_start(entries, covered, limits, None, lambda message: 0) == 0

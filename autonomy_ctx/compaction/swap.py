@@ -89,7 +89,7 @@ class SummaryRollout:
 
 
 def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
-    """Whether the policy wants the newest summary; one that fails costs some tokens, not the turn."""
+    """Ask the policy whether to show the newest summary; one that fails costs some tokens, not the turn."""
     try:
         return bool(settings.swap(choice))
     except Exception:
@@ -100,7 +100,7 @@ def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
 def _older_view(
     last: _DisplayedSummary, snapshot: ConversationSnapshot, settings: CompactionSettings, count: CountMessage
 ) -> ConversationSnapshot | None:
-    """What a context with the older summary has; None when it may not be shown, or is the newest."""
+    """The snapshot with the older summary; None when it may not be shown, or is the newest."""
     state, covered = snapshot.state, _last_covered(last.segments)
     if (
         last.generation != snapshot.head.generation
@@ -126,7 +126,7 @@ def _older_view(
 
 
 def _can_facts_wait(shown: Sequence[Fact], facts: Sequence[Fact], covered: int) -> bool:
-    """Whether the facts beside the older summary can stay: the window shows what has changed them.
+    """Tell whether the facts beside the older summary can stay: the window shows what has changed them.
 
     Another list of facts has the whole window after it read uncached: the older summary would save nothing.
     What a user wrote or removed is shown at once.
@@ -160,14 +160,14 @@ def _swap_choice(
 
 
 def _carrying_cost(entries: Sequence[Entry], settings: CompactionSettings, count: CountMessage) -> float:
-    """What one context pays for the messages that a summary could stand for: all before the last `floor`."""
+    """The cost in one context of the messages that a summary could replace: all before the last `floor`."""
     price = settings.price
     tokens = sum(count(entry.message) for entry in entries[: -settings.limits.floor])
     return tokens * price.cached_input / price.input if price.input else 0.0
 
 
 def _uncached_premium(price: Price) -> float:
-    """What a token costs more when it is read anew than from the cache, as a part of `input`."""
+    """The extra cost of a token that is read anew, not from the cache, as a part of `input`."""
     return max(price.cache_write - price.cached_input, 0.0) / price.input if price.input else 0.0
 
 

@@ -37,7 +37,7 @@ _OF_USERS: tuple[FactKind, ...] = ("rule", "preference", "goal")
 
 
 class Support(NamedTuple):
-    """What a line may do, the message that it comes from, and a note on who said it."""
+    """The action that a line may take, its source message, and a note on who said it."""
 
     action: FactAction
     entry: Entry
@@ -52,7 +52,7 @@ class _Utterance(NamedTuple):
 
 
 def is_said_by_user(message: Message) -> bool:
-    """Whether a user wrote the message. Mail of other agents has the role `user` too, but does not count."""
+    """Tell whether a user wrote the message; mail of other agents has the role `user`, but does not count."""
     return message.role is ChatRole.USER and mail_id(message) is None
 
 
@@ -85,7 +85,7 @@ class Voices:
                 proposal = text
 
     def _accepted(self, own: str, proposal: str) -> str:
-        """What the assistant proposed, where the user's message does nothing but accept it."""
+        """The assistant's proposal, if the user's message only accepts it."""
         if len(split_words(own)) > MAX_ANSWER_WORDS:
             return ""
         clause = read_clause(" ".join(own.split()))
@@ -110,7 +110,7 @@ class Voices:
         return found
 
     def check(self, line: FactLine, fact: Fact | None) -> Support | None:
-        """What a line may do that is about this fact; None for nothing."""
+        """Decide what a line about this fact may do; None for nothing."""
         words = content_words(line.text)
         if line.action == "add" or fact is None:
             return self._check_new(line, words)
@@ -144,7 +144,7 @@ class Voices:
     def _check_new(
         self, line: FactLine, words: frozenset[str], action: FactAction = "add", *, note: str = ""
     ) -> Support | None:
-        """Whether a line may stand as a fact; `note` is for one that only the assistant said."""
+        """Tell whether a line may stand as a fact; `note` is for one that only the assistant said."""
         own, assistant = _most(words, self._own), _most(words, self._assistant)
         tool, pasted = _most(words, self._tool), _most(words, self._pasted)
         is_of_users = line.kind in _OF_USERS
@@ -163,7 +163,7 @@ class Voices:
         return next(named, result.name or "unknown")
 
     def _supporters(self, fact: Fact, new: frozenset[str] = frozenset()) -> list[_Utterance]:
-        """What may change a fact of the user: the user's sentences, except those that only repeat it.
+        """The utterances that may change a fact of the user: its sentences that do not only repeat it.
 
         What is open, an assistant may do and report.
         """
@@ -204,7 +204,7 @@ def _is_of_user(fact: Fact) -> bool:
 
 
 def _names_another(line: FactLine, fact: Fact) -> bool:
-    """Whether a line is about another thing than the fact. In a short value the number may be the value."""
+    """Tell whether a line is about something else than the fact; a number may be a short value."""
     clause, known = read_clause(line.text), read_clause(stated_text(fact.text))
     if not names_another(clause, known):
         return False
@@ -213,13 +213,13 @@ def _names_another(line: FactLine, fact: Fact) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
-    """What a sentence is about, with the words that turn a rule into its opposite."""
+    """The content words of a sentence, with the words that turn a rule into its opposite."""
     turning = word_set("RULING_WORDS") | word_set("NEGATIONS")
     return content_words(text) | turning.intersection(split_words(text).folded)
 
 
 def _most(words: frozenset[str], spoken: Iterable[_Utterance]) -> int:
-    """How many of the words the one has said that said most of them."""
+    """The largest number of these words in one utterance."""
     return max((len(words & said.words) for said in spoken), default=0)
 
 

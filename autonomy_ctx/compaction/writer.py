@@ -125,7 +125,7 @@ class SegmentDraft:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """How a reply becomes the text of a segment by a schema, in at most so many tokens."""
+    """Arranges a reply as the text of a segment with a schema, in at most so many tokens."""
 
     schema: SummarySchema
     # Those that the model is asked for, and what stands in the others.
@@ -374,7 +374,7 @@ class SegmentWriter:
     async def extract(
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
-        """The same without a model: the lines that say most."""
+        """Merge texts without a model, keeping the lines that say most."""
         tokens, schema = max(self.settings.size // MERGED_DIGEST_PART, 32), self.settings.schema
         if schema is not None:
             merge = SectionMerge.of(texts, schema)

@@ -64,7 +64,7 @@ def _split_spans(text: str, size: int) -> Iterator[TextSpan]:
 
 
 def _split_at(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """What lies between borders; a border belongs to what is before it, so nothing is lost."""
+    """Split at borders; a border belongs to the part before it, so nothing is lost."""
     at = start
     for found in border.finditer(text, start, end):
         if found.end() > at:
@@ -160,7 +160,7 @@ def read_folder(path: str | os.PathLike[str], pattern: str) -> list[Document]:
 
 
 def message_documents(messages: Iterable[Message | Mapping[str, Any]]) -> list[Document]:
-    """What users, assistants and tools said, each message a document named after its id.
+    """Make a document of each message of users, assistants and tools, named after its id.
 
     A dict without an id is named after its content, so that adding it again adds nothing.
     """

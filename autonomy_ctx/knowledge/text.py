@@ -102,7 +102,7 @@ def open_index(path: str, timeout: float) -> sqlite3.Connection:
 
 
 def _has_schema(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file has our tables; false when it has none at all."""
+    """Tell whether the file has our tables; false when it has none at all."""
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return False
     [application] = connection.execute("PRAGMA application_id").fetchone()
@@ -134,7 +134,7 @@ def _create_schema(connection: sqlite3.Connection) -> None:
 
 
 def document_digest(document: Document) -> bytes:
-    """What changes when a document does."""
+    """A hash of the title and text of a document."""
     return sha256(f"{document.title or ''}\0{document.text}".encode()).digest()
 
 

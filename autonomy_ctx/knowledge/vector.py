@@ -154,7 +154,7 @@ class VectorKnowledgeBase(SearchTool):
 
 
 def _read_store_hits(found: Any, limit: int) -> KnowledgeResult:
-    """What a store found, ours or not: hits, or dicts with a payload or with the payload's fields."""
+    """Read the hits of any store: `VectorHit`, or dicts with a payload or with the payload's fields."""
     if not isinstance(found, list | tuple):
         return read_passages(found, limit)
     return read_passages([_hit_fields(hit) for hit in found], limit)

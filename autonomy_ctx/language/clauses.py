@@ -73,7 +73,7 @@ class CueFinder:
         self._all = frozenset(spaced | unspaced)
 
     def matches(self, view: WordView) -> bool:
-        """Whether a cue stands anywhere in the text."""
+        """Tell whether a cue stands anywhere in the text."""
         if not self._words.isdisjoint(view.words):
             return True
         if not view.text.isascii() and any(cue in view.text for cue in self._unspaced):
@@ -82,7 +82,7 @@ class CueFinder:
         return any(phrase in joined for phrase in self._phrases)
 
     def starts(self, view: WordView) -> bool:
-        """Whether the text begins with a cue."""
+        """Tell whether the text begins with a cue."""
         first = view.words[:1]
         if first and first[0] in self._words:
             return True
@@ -90,7 +90,7 @@ class CueFinder:
         return joined.startswith(self._phrases) or bool(first and first[0].startswith(self._unspaced))
 
     def covers(self, view: WordView) -> bool:
-        """Whether the text consists of cues and of nothing else."""
+        """Tell whether the text consists of cues and of nothing else."""
         at, words = 0, view.words
         while at < len(words):
             for length in (4, 3, 2, 1):
@@ -108,7 +108,7 @@ _RESTRICTION = CueFinder(RESTRICTION_CUES)
 
 
 def is_binding(text: str) -> bool:
-    """Whether a text denies something or names a condition."""
+    """Tell whether a text denies something or names a condition."""
     return _BINDING.matches(WordView.of(text))
 
 
@@ -169,13 +169,13 @@ def _join_lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _has_heading(block: str) -> bool:
-    """Whether its first line announces the others."""
+    """Tell whether its first line announces the others."""
     first, _, others = block.partition("\n")
     return bool(others) and first.rstrip().endswith(_COLONS)
 
 
 def _goes_on(block: str, line: str) -> bool:
-    """Whether a line continues the sentence of the one before it."""
+    """Tell whether a line continues the sentence of the one before it."""
     last = block.rstrip()[-1:]
     return line[:1].islower() and (last.isalnum() or last in {",", "-", ")", "'", '"'})
 

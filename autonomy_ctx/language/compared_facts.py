@@ -64,7 +64,7 @@ class HoldingFact:
 
     @property
     def is_of_assistant(self) -> bool:
-        """Whether only the assistant said it."""
+        """Tell whether only the assistant said it."""
         return self.text.endswith(ASSISTANT_NOTE)
 
     @property
@@ -72,7 +72,7 @@ class HoldingFact:
         return has_code(find_codes(stated_text(self.text)))
 
     def may_be_replaced(self, clause: Clause) -> bool:
-        """Whether a clause is about the same thing: it names its subject, or the value that held."""
+        """Tell whether a clause is about the same thing: it names its subject, or the value that held."""
         named = old_value(clause) & self.clause.content
         is_same = bool(clause.subject and self.subject and is_same_subject(clause.subject, self.subject))
         if names_another(clause, self.clause):
@@ -107,15 +107,15 @@ class ComparedFacts:
             _ = known.subject, known.clause.content, known.clause.quantities
 
     def newest(self) -> Iterator[HoldingFact]:
-        """Those that a message is compared with, the newest first."""
+        """The facts that a message is compared with, the newest first."""
         return reversed(self._known[-MAX_COMPARED_FACTS:])
 
     def has_kind(self, kind: FactKind) -> bool:
-        """Whether there is one of this kind, however old."""
+        """Tell whether there is one of this kind, however old."""
         return any(fact.kind == kind for fact in self._older) or any(one.kind == kind for one in self._known)
 
     def has_text(self, text: str) -> bool:
-        """Whether one of them has this text."""
+        """Tell whether one of them has this text."""
         return normalize(text) in self._texts
 
     def add(self, fact: HoldingFact) -> None:
@@ -139,7 +139,7 @@ class ComparedFacts:
 
 
 def has_code(codes: frozenset[str]) -> bool:
-    """Whether codes name a thing by letters and figures, not only an amount."""
+    """Tell whether codes name a thing by letters and figures, not only an amount."""
     return any(any(map(str.isalpha, code)) for code in codes)
 
 

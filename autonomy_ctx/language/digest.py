@@ -117,7 +117,7 @@ _COUNT_NOTE = lazy_pattern(r" \(last of (\d{1,9}) such lines\)$")
 
 
 class _Weight(NamedTuple):
-    """What a sentence says for itself."""
+    """The kind and weight of a sentence."""
 
     kind: Kind
     score: float
@@ -195,7 +195,7 @@ def digest(
 
 
 def _end_length(messages: int, max_characters: int | None) -> int:
-    """How much is read at each end of a long text, of so many that share the characters to read."""
+    """The characters to read at each end of a long text, where messages share `max_characters`."""
     if max_characters is None:
         return MAX_END_LENGTH
     return max(min(MAX_END_LENGTH, max_characters // (2 * max(messages, 1))), MIN_END_LENGTH)
@@ -204,7 +204,7 @@ def _end_length(messages: int, max_characters: int | None) -> int:
 def digest_texts(
     texts: Sequence[str], *, tokens: int, counter: TokenCounter, outdated: Sequence[str] = ()
 ) -> str:
-    """The same for digests and summaries: their lines in order, each once.
+    """Make a digest of digests and summaries: their lines in order, each once.
 
     Users' lines have a share of their own, and what they ruled the first part of it, however old it is: so
     nothing of it goes for the number of merges. Sentences that say what is `outdated` are left out: facts
@@ -246,7 +246,7 @@ def _plain(text: str) -> str:
 
 
 def score_message(message: Message) -> float:
-    """How much a message says for itself by these signs: the weight of its best line."""
+    """The weight of a message's best line."""
     units = _message_units(message, {}, 0, 0.0, MIN_END_LENGTH)
     return max((unit.score for unit in units if unit.kind is not Kind.NOTE), default=0.0)
 
@@ -303,7 +303,7 @@ def read_for_digest(
 
 
 def _read_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:
-    """What a text says, sentence by sentence; the same text comes again in the next digest."""
+    """Read a text sentence by sentence; of a long one only its two ends."""
     # Of a short text all is read, however much of a long one would be; of a long one its two ends.
     is_long = len(text) > 2 * ends
     if (2 * ends if is_long else len(text)) > MAX_CACHED_LENGTH:
@@ -350,7 +350,7 @@ def _says_something(text: str) -> bool:
 
 
 def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _Weight:
-    """What a sentence says for itself; `is_outcome` when a tool said little else, or this last."""
+    """Weigh a sentence; `is_outcome` when a tool said little else, or this last."""
     text = view.text
     names = tuple(identifiers(text))
     exact = len(names)
@@ -390,7 +390,7 @@ def _weigh_user(view: WordView, score: float, names: tuple[str, ...], *, is_ques
 
 
 def has_failed(text: str) -> bool:
-    """Whether a line of output tells of a failure."""
+    """Tell whether a line of output tells of a failure."""
     lower = text.lower()
     # Also within the names of errors. Written out, as every line of a long output comes through here.
     failed = "error" in lower or "fail" in lower or "exception" in lower or "fatal" in lower
@@ -405,7 +405,7 @@ def _spread(units: Sequence[Quotation]) -> None:
 
 
 def _read_reply(view: WordView, role: ChatRole) -> Reply:
-    """Whether a sentence only acknowledges or only answers."""
+    """Tell whether a sentence only acknowledges or only answers."""
     if role is ChatRole.TOOL or len(view.text) > MAX_REPLY_LENGTH:
         return Reply.NONE
     if _ACKNOWLEDGEMENT.covers(view):
@@ -476,7 +476,7 @@ def _show_arguments(call: ToolCall) -> str:
 
 
 def _shape(line: str) -> object:
-    """What lines have in common that differ in their values only; None for a line of its own."""
+    """The form that lines share which differ in their values only; None for a line of its own."""
     if line.endswith(".") and line.count(" ") > MAX_SHAPE_WORDS:
         return None
     failed = has_failed(line)

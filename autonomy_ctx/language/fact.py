@@ -123,7 +123,7 @@ def fact_number(name: str | None) -> int | None:
 
 
 def normalize_fact(text: str) -> str:
-    """What two facts have in common that say the same."""
+    """The normal form of a fact, which is equal for facts that say the same."""
     return " ".join(text.casefold().split()).rstrip(".!;, ")
 
 
@@ -143,7 +143,7 @@ def tool_note(name: str) -> str:
 
 
 def stated_text(text: str) -> str:
-    """What a fact says, without the notes on where it comes from."""
+    """The text of a fact without the notes on where it comes from."""
     for note in (QUESTION_NOTE, TOOL_NOTE, ASSISTANT_NOTE):
         text = text.partition(note)[0]
     return text
@@ -380,7 +380,7 @@ def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fa
 
 
 def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:
-    """What users wrote, then the share of each kind, then the rest by weight."""
+    """Choose what users wrote, then the share of each kind, then the rest by weight."""
     chosen: dict[str, Fact] = {}
     left = room
     least = min(costs.values(), default=0)

@@ -59,7 +59,7 @@ MAX_OPENING_WORDS = 6  # before a question: "quick one:", "by the way,"
 
 @dataclass(frozen=True, slots=True)
 class _Cue:
-    """What a phrase says, and whether it must begin a clause to say so."""
+    """A meaning of a phrase, and whether it must begin a clause to have it."""
 
     name: str
     at_start: bool
@@ -67,7 +67,7 @@ class _Cue:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a value belongs to: the words that name it, and the known attribute among them if there is one."""
+    """The owner of a value: the words that name it, and the known attribute among them if there is one."""
 
     words: frozenset[str]
     attribute: str
@@ -83,7 +83,7 @@ class Clause:
     covered: tuple[int, ...]  # the words of its cues, by index
 
     def has(self, *names: str) -> bool:
-        """Whether it has one of these cues."""
+        """Tell whether it has one of these cues."""
         return any(name in self.cues for name in names)
 
     @cached_property
@@ -93,7 +93,7 @@ class Clause:
 
     @cached_property
     def subject(self) -> Subject | None:
-        """What it gives a value to."""
+        """The subject that it gives a value to."""
         return _subject(self.text, self.words)
 
     @cached_property
@@ -108,7 +108,7 @@ class Clause:
 
     @cached_property
     def quantities(self) -> frozenset[str]:
-        """What it counts or measures: "guests" of "96 guests", "date", the name before a version."""
+        """The things it counts or measures: "guests" of "96 guests", "date", the name before a version."""
         return _quantities(self.text, self.words)
 
     @cached_property
@@ -231,7 +231,7 @@ def _same_cues(cues: frozenset[str]) -> frozenset[str]:
 
 
 def _relates(words: Sequence[str], index: int) -> bool:
-    """Whether a question word continues a sentence: "the one, which is blue"."""
+    """Tell whether a question word continues a sentence: "the one, which is blue"."""
     return index > 2 and words[index - 1] == "," and words[index] in word_set("RELATIVE_WORDS")
 
 
@@ -240,7 +240,7 @@ def _is_inside(start: int, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _is_foreign(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bool:
-    """Whether a cue of one word is a word of another language here."""
+    """Tell whether a cue of one word is a word of another language here."""
     if match.first != match.last:
         return False
     if words[match.first] == "no" and match.first and words[match.first - 1] != ":":
@@ -251,7 +251,7 @@ def _is_foreign(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bo
 
 
 def _tells(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bool:
-    """Whether "never" or "always" tells what happens: "it never worked", "I always forget"."""
+    """Tell whether "never" or "always" tells what happens: "it never worked", "I always forget"."""
     following = words[match.last + 1]
     if words[match.last] not in ("never", "always"):
         return False
@@ -261,7 +261,7 @@ def _tells(words: Sequence[str], match: PhraseMatch[frozenset[_Cue]]) -> bool:
 
 
 def _is_pair(words: Sequence[str]) -> bool:
-    """Whether a clause says "not this but that"."""
+    """Tell whether a clause says "not this but that"."""
     return any(
         first in words and second in words[words.index(first) + 2 : words.index(first) + 8]
         for first, second in _pairs()
@@ -308,7 +308,7 @@ def _own_kinds(clause: Clause) -> frozenset[str]:
 
 
 def _stands_alone(clause: Clause) -> bool:
-    """Whether a part of a sentence is a statement by itself."""
+    """Tell whether a part of a sentence is a statement by itself."""
     if len(clause.words) < 3:
         return False
     if clause.subject:
@@ -336,7 +336,7 @@ def stem_word(word: str) -> str:
 
 @word_cache(MAX_CACHED_WORDS)
 def is_past_form(word: str) -> bool:
-    """Whether a word looks like a verb in the past, or like a participle."""
+    """Tell whether a word looks like a verb in the past, or like a participle."""
     if word in _irregular_stems() or (len(word) > 4 and word.endswith(_PAST_ENDINGS)):
         return True
     return len(word) > 5 and GERMAN_PAST.fullmatch(word) is not None
@@ -384,7 +384,7 @@ def _content(text: str, words: Words, covered: Sequence[int] = ()) -> frozenset[
 
 
 def _subject(text: str, words: Words) -> Subject | None:
-    """What the clause gives a value to: "the port is 8081", "set the timeout to 45 seconds"."""
+    """Find the subject that gets a value: "the port is 8081", "set the timeout to 45 seconds"."""
     folded = words.folded
     for match in cue_table("COPULAS").find(text, words):
         start = max((at + 1 for at in range(match.first) if _divides(folded[at])), default=0)
@@ -442,7 +442,7 @@ def _read_subject(
 
 
 def _starts_with_code(text: str, words: Words, at: int) -> bool:
-    """Whether a number or code follows at once and ends the clause: "Room 3 costs" gives nothing a value."""
+    """Tell whether a number or code ends the clause at once: "Room 3 costs" gives nothing a value."""
     start = words.starts[at]
     if not text[words.ends[at - 1] : start].isspace():
         return False
@@ -460,7 +460,7 @@ def _head(named: Sequence[str]) -> Sequence[str]:
 
 
 def _is_read_subject(text: str, words: Words, named: Sequence[str], value: int, is_set: bool) -> bool:
-    """Whether an unknown attribute has a value: it is the speaker's own, or the value is a code."""
+    """Tell whether an unknown attribute has a value: it is the speaker's own, or the value is a code."""
     folded, determiner = words.folded, named[0]
     following = text[words.starts[value] : words.starts[value] + MAX_VALUE_CHARACTERS]
     if determiner in word_set("OWN_POSSESSIVES") or (is_set and determiner in word_set("POSSESSIVES")):
@@ -487,7 +487,7 @@ def _divides(word: str) -> bool:
 
 
 def has_value(text: str, words: Words, first: int = 0) -> bool:
-    """Whether words from one on hold a figure or a name; in scripts without capitals any word may be one."""
+    """Tell whether words from one on hold a figure or a name; without capitals any word may be one."""
     for at in range(first, min(first + MAX_VALUE_WORDS, len(words))):
         said = text[words.starts[at] : words.ends[at]]
         if any(character.isdigit() for character in said) or said[0].isupper() or is_unspaced(said):
@@ -506,7 +506,7 @@ def is_same_subject(one: Subject, other: Subject) -> bool:
 
 
 def names_another(clause: Clause, other: Clause) -> bool:
-    """Whether two clauses name different things of one kind: "order 1149" and "order 1155"."""
+    """Tell whether two clauses name different things of one kind: "order 1149" and "order 1155"."""
     # "The contact is now Ada, extension 12" gives a value to one thing.
     is_same = clause.subject and other.subject and is_same_subject(clause.subject, other.subject)
     if is_same and assigns_value(clause):
@@ -518,12 +518,12 @@ def names_another(clause: Clause, other: Clause) -> bool:
 
 
 def assigns_value(clause: Clause) -> bool:
-    """Whether a verb stands between what has a value and the value: "is", "set ... to"."""
+    """Tell whether a verb stands between what has a value and the value: "is", "set ... to"."""
     return any(next(cue_table(name).find(clause.text, clause.words), None) for name in ("COPULAS", "SETTERS"))
 
 
 def shares_subject(clause: Clause, other: Clause) -> bool:
-    """Whether two clauses share a word for what they are about, and not only a figure, a unit or a month."""
+    """Tell whether two clauses share a word of their subject, not only a figure, a unit or a month."""
     about = clause.concepts & other.concepts - _month_stems() - _common_units()
     return any(not word.isdigit() for word in about)
 
@@ -546,12 +546,12 @@ def old_value(clause: Clause) -> frozenset[str]:
 
 
 def names_attribute(clause: Clause) -> bool:
-    """Whether a clause names something that has a value: a deadline, a price."""
+    """Tell whether a clause names something that has a value: a deadline, a price."""
     return next(cue_table("ATTRIBUTES").find(clause.text, clause.words), None) is not None
 
 
 def shared_part(clause: frozenset[str], known: frozenset[str]) -> float:
-    """How much of a known fact a clause is about; nothing where most of the clause is about other things."""
+    """The share of a known fact that a clause is about; 0 where most of the clause is about other things."""
     shared = len(clause & known)
     return 0.0 if not known or shared * 3 < len(clause) else shared / len(known)
 
@@ -597,7 +597,7 @@ def _quantities(text: str, words: Words) -> frozenset[str]:
 
 
 def is_same_quantity(one: Clause, other: Clause) -> bool:
-    """Whether two clauses say how many, how much or when of the same thing."""
+    """Tell whether two clauses say how many, how much or when of the same thing."""
     mine, others = one.quantities, other.quantities
     shared = mine & others
     if not shared or ((label := _label(one)) and label != _label(other)):
@@ -629,7 +629,7 @@ def _month_stems() -> frozenset[str]:
 
 
 def is_numbered(clause: Clause) -> bool:
-    """Whether a clause is about one of many things: "Room 1 costs 61 euros"."""
+    """Tell whether a clause is about one of many things: "Room 1 costs 61 euros"."""
     words = clause.words.folded
     return len(words) > 1 and words[1].isdigit() and len(clause.numbers) > 1
 
@@ -649,7 +649,7 @@ def _concept_names() -> dict[str, str]:
 
 
 def is_arranged(clause: Clause) -> bool:
-    """Whether an assistant says when or for how much something is that it arranged."""
+    """Tell whether an assistant says when or for how much something is that it arranged."""
     return (
         clause.subject is not None
         and clause.subject.attribute in _reported_attributes()
@@ -663,18 +663,18 @@ def _reported_attributes() -> frozenset[str]:
 
 
 def assigns_purpose(clause: Clause) -> bool:
-    """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
+    """Tell whether something is chosen for a purpose or instead of another: "use APA 7 for citations"."""
     return clause.has("change") or any(word in word_set("PURPOSES") for word in clause.words.folded[2:])
 
 
 def says_now(clause: Clause) -> bool:
-    """Whether an assistant says in a few words what a figure is now."""
+    """Tell whether an assistant says in a few words what a figure is now."""
     is_now = any(word in word_set("NOW_WORDS") for word in clause.words.folded)
     return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(clause.quantities)
 
 
 def is_about_all(clause: Clause) -> bool:
-    """Whether a clause is about every case or none: "plan nothing for which the dog has to stay alone"."""
+    """Tell whether a clause is about all cases or none: "plan nothing for which the dog must stay alone"."""
     return any(word in word_set("RULING_WORDS") for word in clause.words.folded)
 
 

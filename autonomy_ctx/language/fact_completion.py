@@ -21,7 +21,7 @@ MIN_REPORTED_PART = 0.5  # of the words of the report, where it shares several w
 
 
 def completion(clause: Clause, item: Clause) -> float:
-    """How much of an open item a clause reports as done; 0 where it reports something else, or nothing."""
+    """The share of an open item that a clause reports as done; 0 where it reports something else."""
     if not item.content or not clause.content:
         return 0.0
     past = clause.past_verbs
@@ -50,7 +50,7 @@ def completion(clause: Clause, item: Clause) -> float:
 
 
 def _first_part(clause: Clause) -> frozenset[str]:
-    """What is reported before the first comma or "and"; nothing for a clause of one part."""
+    """The report before the first comma or "and"; nothing for a clause of one part."""
     ends = (at for at, word in enumerate(clause.words.folded) if word in _PART_ENDS)
     end = next(ends, None)
     if end is None or end > MAX_REPORT_WORDS:
@@ -63,7 +63,7 @@ _PART_ENDS = frozenset((",", "and", "und", "et", "y", "e"))
 
 
 def is_bare_report(clause: Clause) -> bool:
-    """Whether a clause says that something is done, and not what."""
+    """Tell whether a clause says that something is done, and not what."""
     return clause.has("done") and len(clause.words) <= 5 and clause.content <= clause.past_verbs
 
 

@@ -45,7 +45,7 @@ def read_sentences(message: Message) -> list[Sentence]:
 
 
 def read_statement(message: Message) -> Clause | None:
-    """What a short message says as a whole, or the last sentence of a longer one that says something."""
+    """Read a short message as a whole, or the last sentence of a longer one that says something."""
     sentences = [one for one in read_sentences(message) if not one.is_question]
     whole = " ".join(sentence.text for sentence in sentences)
     if (
@@ -82,7 +82,7 @@ def join_subject(sentence: Sentence, before: Sentence | None, whole: str) -> Sen
 
 
 def settled_question(clause: Clause, asked: Message) -> str | None:
-    """What a short answer settles: a choice between things, or the question what, which, who, when, how many.
+    """Find what a short answer settles: a choice, or the question what, which, who, when, how many.
 
     Empty where it is too long to be quoted.
     """
@@ -102,7 +102,7 @@ def settled_question(clause: Clause, asked: Message) -> str | None:
 
 
 def is_asked(sentence: Sentence, clause: Clause) -> bool:
-    """Whether something is asked, also where the mark is missing or something follows it."""
+    """Tell whether something is asked, also where the mark is missing or something follows it."""
     return sentence.is_question or clause.has("question") or any(f"?{mark}" in clause.text for mark in ",; ")
 
 
@@ -146,7 +146,7 @@ def _option_label(words: Sequence[str]) -> str | None:
 
 
 def is_action(call: ToolCall) -> bool:
-    """Whether a call changes something, by its name or by the command that it runs."""
+    """Tell whether a call changes something, by its name or by the command that it runs."""
     words = _name_words(call.name)
     if words & word_set("READING_VERBS"):
         return False
@@ -157,7 +157,7 @@ def is_action(call: ToolCall) -> bool:
 
 
 def is_edit(call: ToolCall) -> bool:
-    """Whether a call changes a part of something, which is worth a fact only if the whole is one."""
+    """Tell whether a call changes a part of something, which is worth a fact only if the whole is one."""
     return bool(_name_words(call.name) & word_set("EDITING_VERBS"))
 
 

@@ -162,7 +162,7 @@ class _Finder:
     # -- what is read ---------------------------------------------------------------------------------
 
     def read_user(self, position: int, message: Message) -> Generator[int, None, None]:
-        """What a user states, a sentence at each step."""
+        """Read what a user states."""
         room = MAX_FACTS_PER_USER_MESSAGE
         heading: FactKind | None = None
         before: Sentence | None = None
@@ -185,7 +185,7 @@ class _Finder:
             yield len(sentence.text)
 
     def read_assistant(self, position: int, message: Message) -> None:
-        """What an assistant reports: completions, agreements, open items and what its actions made."""
+        """Read what an assistant reports: completions, agreements, open items and what its actions made."""
         room = MAX_FACTS_PER_ASSISTANT_MESSAGE
         for sentence in read_sentences(message):
             clause = read_clause(sentence.text)
@@ -250,7 +250,7 @@ class _Finder:
         return False
 
     def read_acknowledgement(self, message: Message, said_at: int, said: Message) -> None:
-        """What a user said, where the assistant takes note of it and no cue told what it is."""
+        """Read what a user said, where the assistant takes note of it and no cue told what it is."""
         sentences = read_sentences(message)[:2]
         if not sentences or sentences[0].is_question or message.tool_calls:
             return
@@ -281,7 +281,7 @@ class _Finder:
                 self._add(said_at, said, "preference", stated)
 
     def _is_source(self, position: int) -> bool:
-        """Whether a change comes from this message."""
+        """Tell whether a change comes from this message."""
         return any(change.position == position for change in self.changes[-MAX_FACTS_PER_USER_MESSAGE:])
 
     def _set_value(self, position: int, message: Message, clause: Clause) -> bool:
@@ -294,7 +294,7 @@ class _Finder:
         return _repeats_value(clause, old) or self._replace(position, message, old, old.kind, clause)
 
     def _is_known_figure(self, clause: Clause) -> bool:
-        """Whether an assistant's figure is of something that has a value, or is plainly the newest."""
+        """Tell whether an assistant's figure is of something that has a value, or is plainly the newest."""
         is_plain = says_now(clause) and clause.has("change") and not clause.codes
         is_same = clause.subject is not None and self._same_value(clause.subject) is not None
         return is_plain or is_same or self._same_quantity(clause) is not None
@@ -308,7 +308,7 @@ class _Finder:
         return None
 
     def read_result(self, position: int, message: Message, call: ToolCall | None) -> None:
-        """What an action made, by the first line of its result that names it."""
+        """Read what an action made, by the first line of its result that names it."""
         if message.is_error or call is None or not is_action(call):
             return
         lines = [" ".join(line.split()) for line in content_text(message.content)[:2000].splitlines()]
@@ -352,7 +352,7 @@ class _Finder:
         return kind is not None and self._add(position, message, kind, clause)
 
     def _kind(self, position: int, clause: Clause, is_request: bool) -> FactKind | None:
-        """What kind of fact a user's clause is, if it is one."""
+        """The kind of fact that a user's clause is, if it is one."""
         if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty", "wish"))):
             return "open"
         if (clause.has("due", "inquiry") or is_undone(clause)) and not (
@@ -567,7 +567,7 @@ class _Finder:
         )
 
     def _is_repeated(self, kind: FactKind, text: str, clause: Clause) -> bool:
-        """Whether a fact of this kind says the same in almost the same words."""
+        """Tell whether a fact of this kind says the same in almost the same words."""
         content = clause.content
         if not content:
             return False
@@ -591,14 +591,14 @@ class _Finder:
 
 
 def _repeats_value(clause: Clause, known: HoldingFact) -> bool:
-    """Whether a clause gives a subject the value that it has already."""
+    """Tell whether a clause gives a subject the value that it has already."""
     if known.numbers:
         return clause.numbers == known.numbers
     return known.clause.content <= clause.content and not clause.has("change")
 
 
 def _may_replace(clause: Clause, old: HoldingFact) -> bool:
-    """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
+    """Tell whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
     return old.kind != "value" or has_value(clause.text, clause.words) or bool(clause.quantities)
 
 

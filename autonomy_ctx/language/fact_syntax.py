@@ -17,7 +17,7 @@ _NOT_PLANS = ("done", "task", "request", "question", "none", "report")
 
 
 def plans(clause: Clause) -> bool:
-    """Whether people say what they will do: "we'll be staying here", "den Server schalten wir ab"."""
+    """Tell whether people say what they will do: "we'll be staying here", "den Server schalten wir ab"."""
     if clause.has(*_NOT_PLANS):
         return False
     future, feelings = word_set("FUTURE_WORDS"), word_set("FEELING_VERBS")
@@ -29,7 +29,7 @@ def plans(clause: Clause) -> bool:
 
 
 def _is_plural_verb(words: Sequence[str], at: int) -> bool:
-    """Whether a verb in the first person plural stands here."""
+    """Tell whether a verb in the first person plural stands here."""
     word = words[at]
     if word in word_set("STATE_VERBS"):
         return False
@@ -64,7 +64,7 @@ def is_undone(clause: Clause) -> bool:
 
 
 def is_universal(clause: Clause) -> bool:
-    """Whether a clause is about all of something: "all prices in euros", "metric units throughout"."""
+    """Tell whether a clause is about all of something: "all prices in euros", "metric units throughout"."""
     if clause.has("done", "question", "report", "change") or len(clause.words) > MAX_UNIVERSAL_WORDS:
         return False
     if len(clause.content) < 2:

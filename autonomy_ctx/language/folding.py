@@ -149,7 +149,7 @@ def normalize_text(text: str) -> str:
 
 
 def spelling_forms(word: str) -> list[str]:
-    """What else may be written for a normalized word; the plainest first, never itself.
+    """The other spellings of a normalized word; the plainest first, never itself.
 
     Where a keyboard has no umlaut, `ue` stands for `ü`, or `u` does.
     """

@@ -115,7 +115,7 @@ def _has_unmatched_bracket(url: str) -> bool:
 
 
 def is_identifier(word: str) -> bool:
-    """Whether a word has the form of a name, number, path or address."""
+    """Tell whether a word has the form of a name, number, path or address."""
     if len(word) < 2 or not _LETTER_OR_DIGIT.search(word):
         return False
     if _IDENTIFIER_CHARACTER.search(word):

@@ -107,7 +107,7 @@ class NameIndex:
                 self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
 
     def has(self, name: str) -> bool:
-        """Whether the texts have this identifier, in this or another usual form."""
+        """Tell whether the texts have this identifier, in this or another usual form."""
         pause()
         name = _fold(name)
         if self._is_read(name):
@@ -135,7 +135,7 @@ class NameIndex:
         )
 
     def _has_beginning(self, name: str) -> bool:
-        """Whether a longer name begins so: a hash that this is short for, or a word with another ending."""
+        """Tell whether a longer name begins so: the hash it is short for, or a word with another ending."""
         if _LETTERS.fullmatch(name):
             name = name[:5]
         elif len(name) < 7 or (name[-1:].isdigit() and name.isdigit()):
@@ -167,7 +167,7 @@ def key_names_of(text: str) -> list[str]:
 
 
 def key_identifiers(messages: Sequence[Message]) -> list[str]:
-    """What users, assistants, calls and the last results name, the most important first."""
+    """The names that users, assistants, calls and the last results use, the most important first."""
     groups: list[list[str]] = [[], [], [], []]
     of_users, of_calls, of_assistants, of_results = groups
     answered = max(
@@ -200,13 +200,13 @@ def rank_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _is_list(names: Sequence[str]) -> bool:
-    """Whether names are many, or all of one shape, as hits of a search and rows of a table are."""
+    """Tell whether names are many, or all of one shape, as hits of a search and rows of a table are."""
     shapes = {_NUMBER.sub("0", name) for name in names}
     return len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
 
 
 def _values(arguments: str) -> list[str]:
-    """What a call is given, without the names of its parameters."""
+    """The arguments of a call, without the names of its parameters."""
     try:
         return list(_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -231,7 +231,7 @@ def _is_key(name: str) -> bool:
 
 
 def _can_be_unknown(name: str) -> bool:
-    """Whether a name that a source does not have was made up."""
+    """Tell whether a name that a source does not have was made up."""
     folded = _fold(name)
     if any(_days(folded)):
         return True

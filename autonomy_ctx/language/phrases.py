@@ -48,7 +48,7 @@ class Words:
         return len(self.folded)
 
     def part(self, first: int, end: int) -> Words:
-        """Those from one index up to another."""
+        """The words from one index up to another."""
         return Words(self.folded[first:end], self.starts[first:end], self.ends[first:end])
 
 
@@ -157,7 +157,7 @@ class PhraseTable(Generic[Value]):
 
 
 def may_separate(gap: str) -> bool:
-    """Whether what stands between two words keeps them together."""
+    """Tell whether what stands between two words keeps them together."""
     return gap == " " or (len(gap) <= MAX_GAP and all(character in _GAP_CHARACTERS for character in gap))
 
 

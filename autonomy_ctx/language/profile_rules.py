@@ -144,7 +144,7 @@ class ProfileStatement(NamedTuple):
 
 
 def find_profile_statements(text: str) -> list[ProfileStatement]:
-    """What a user's message says that holds in all conversations."""
+    """The statements of a user's message that hold in all conversations."""
     if len(text) > MAX_MESSAGE_CHARACTERS or _TASK_PATTERN.search(text):
         return []
     plain = split_speech(text).own.replace("\u2019", "'")

@@ -30,7 +30,7 @@ NO_LABEL = "\n"
 
 
 class Kind(IntEnum):
-    """What a quotation is, in the order of what comes first."""
+    """The kinds of quotations, in the order of what comes first."""
 
     USER = 0
     ACTION = 1
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
 
 class Reply(IntEnum):
-    """Whether a sentence only replies to the one before it."""
+    """Tell whether a sentence only replies to the one before it."""
 
     NONE = 0
     ACKNOWLEDGEMENT = 1
@@ -252,7 +252,7 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
 
 
 def _find_repeated(units: Sequence[Quotation]) -> set[int]:
-    """What a user says again later, in almost the same words."""
+    """The statements that a user repeats later in almost the same words."""
     gone: set[int] = set()
     newest: dict[str, int] = {}
     for at in range(len(units) - 1, -1, -1):
@@ -277,7 +277,7 @@ def _find_repeated(units: Sequence[Quotation]) -> set[int]:
 
 
 def _subject(unit: Quotation) -> str | None:
-    """What a line is about: the first name in it, or its first number; of a call only a file."""
+    """The subject of a line: the first name in it, or its first number; of a call only a file."""
     if unit.kind not in (Kind.ACTION, Kind.CALL, Kind.OTHER):
         return None
     named = (one for one in unit.exact if any(map(str.isdigit, one)) or "/" in one or "@" in one)
@@ -288,7 +288,7 @@ def _subject(unit: Quotation) -> str | None:
 
 
 def _same_state(earlier: Quotation, later: Quotation) -> bool:
-    """Whether two lines about one thing say the same of it, with other values."""
+    """Tell whether two lines about one thing say the same of it, with other values."""
     if not earlier.label:
         return True
     words, others = _plain_words(earlier), _plain_words(later)

@@ -299,7 +299,7 @@ def resolve_dates(text: str, at: datetime) -> str:
 
 
 def has_weekday(text: str) -> bool:
-    """Whether the text names a day of the week as a date, which in a rule may be every such day."""
+    """Tell whether the text names a day of the week as a date, which in a rule may be every such day."""
     return any(isinstance(match.value, _OnWeekday) for match in _phrases().find(text, split_words(text)))
 
 
@@ -335,7 +335,7 @@ def _phrase_rows() -> Iterator[tuple[str, _DateMeaning]]:
 
 
 def _is_meant(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool:
-    """Whether the words around a phrase leave it its meaning."""
+    """Tell whether the words around a phrase leave it its meaning."""
     folded = words.folded
     phrase = " ".join(folded[match.first : match.last + 1])
     before = folded[match.first - 1] if match.first else ""
@@ -353,7 +353,7 @@ def _is_meant(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool
 
 
 def _is_past(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool:
-    """Whether the sentence may speak of the past; only asked of phrases that leave it open."""
+    """Tell whether the sentence may speak of the past; only asked of phrases that leave it open."""
     is_open = isinstance(match.value, _OnWeekday) and match.value.which == "said"
     if not is_open and match.number is None:
         return False
@@ -396,7 +396,7 @@ def _is_dated(text: str, start: int, end: int, dates: Sequence[tuple[int, int]])
 
 
 def _resolve(match: PhraseMatch[_DateMeaning], today: date, is_past: bool) -> str | None:
-    """What a phrase means, or nothing where it may mean several things or no day that exists."""
+    """The meaning of a phrase, or nothing where it may mean several things or no day that exists."""
     try:
         match match.value:
             case _OnWeekday(weekday=weekday, which=which):

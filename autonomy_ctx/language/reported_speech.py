@@ -68,7 +68,7 @@ class Speech(NamedTuple):
 
 
 def split_speech(text: str) -> Speech:
-    """What the author of a text says, and what somebody else says in it."""
+    """The words of a text's author, and those of somebody else in it."""
     if _MARKS.isdisjoint(text):
         return Speech(text, "")
     lines = text.splitlines()
@@ -108,7 +108,7 @@ def _pasted_lines(lines: Sequence[str]) -> list[bool]:
 
 
 def _begins_pasted_text(lines: Sequence[str], at: int) -> bool:
-    """Whether all from this line on was pasted: a separator, the header of a mail, or an introduction."""
+    """Tell whether all from this line on was pasted: a separator, a mail header, or an introduction."""
     line = lines[at]
     # Frameworks mark the words of other agents so.
     if _SEPARATOR.fullmatch(line) or "<<<BEGIN_" in line:
@@ -149,7 +149,7 @@ def _cut_quotations(text: str) -> tuple[str, list[str]]:
 
 
 def _has_sentences(text: str, start: int, end: int) -> bool:
-    """Whether a quotation has several sentences, or is one and alone in its line or after a colon."""
+    """Tell whether a quotation has several sentences, or is one and alone in its line or after a colon."""
     inner = text[start + 1 : end - 1].strip()
     if len(inner.split()) < MIN_QUOTED_WORDS and inner.isascii():
         return False

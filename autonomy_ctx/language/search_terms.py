@@ -87,7 +87,7 @@ class FoldedTerms(NamedTuple):
 
 
 def index_terms(text: str) -> IndexTerms:
-    """What a text is found by."""
+    """The terms that a text is found by."""
     plain = normalize_text(text)
     is_ascii = plain.isascii()
     if is_ascii or max(plain) < _FIRST_UNSPACED:

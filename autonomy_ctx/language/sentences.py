@@ -46,7 +46,7 @@ class Sentence:
 
     @property
     def is_question(self) -> bool:
-        """Whether it ends with a question mark."""
+        """Tell whether it ends with a question mark."""
         return self.text.rstrip("\"')*\u201d\u300d ").endswith(tuple(QUESTION_MARKS))
 
 
@@ -83,7 +83,7 @@ def _spoken_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_code(line: str) -> bool:
-    """Whether a line is code, a log or a table, and not what a person says."""
+    """Tell whether a line is code, a log or a table, and not what a person says."""
     if _LOG_LINE.match(line) or line[-1] in "{};":
         return True
     marks = len(line) - len(line.translate(_CODE_CHARACTERS))
@@ -103,7 +103,7 @@ def _split_line(line: str, is_item: bool) -> Iterator[Sentence]:
 
 
 def _is_end(line: str, dot: int, end: int) -> bool:
-    """Whether a dot ends a sentence, and not an abbreviation, an initial or the number of a day."""
+    """Tell whether a dot ends a sentence, and not an abbreviation, an initial or the number of a day."""
     last = _LAST_WORD.search(line, max(dot - 12, 0), dot + 1)
     word = fold_text(last[0]) if last else ""
     if word in _ABBREVIATIONS or (len(word) == 2 and word[0].isalpha() and end < len(line)):

@@ -84,7 +84,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _mend_stem(stem: str) -> str:
-    """What step 1b does with what is left: hop from hopp, file from fil."""
+    """Mend the stem that step 1b leaves: hop from hopp, file from fil."""
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
     if len(stem) > 1 and stem[-1] == stem[-2] and stem[-1] not in "aeioulsz":
@@ -135,11 +135,11 @@ def _has_vowel(word: str) -> bool:
 
 
 def _measure(word: str) -> int:
-    """How often a consonant follows a vowel."""
+    """Count how often a consonant follows a vowel."""
     vowels = _vowels(word)
     return sum(before and not after for before, after in pairwise(vowels))
 
 
 def _ends_short(word: str) -> bool:
-    """Whether it ends with consonant, vowel, consonant, the last one not w, x or y."""
+    """Tell whether it ends with consonant, vowel, consonant, the last one not w, x or y."""
     return _vowels(word)[-3:] == [False, True, False] and word[-1] not in "wxy"

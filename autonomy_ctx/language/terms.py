@@ -40,7 +40,7 @@ def fold_text(text: str) -> str:
 
 
 def is_unspaced(run: str) -> bool:
-    """Whether a run begins with a character of a script without spaces."""
+    """Tell whether a run begins with a character of a script without spaces."""
     return _UNSPACED_PATTERN.match(run) is not None
 
 

@@ -337,7 +337,7 @@ class Memory(AsyncResource):
     def read_key(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Awaitable[Window]:
-        """The same for a key that is known to be valid, such as in a section; numbers are not checked."""
+        """Read a window of a key that is known to be valid, such as in a section; numbers are not checked."""
         self._metrics["reads"] += 1
         return self._log.read(key, after=after, before=before, limit=limit)
 
@@ -378,7 +378,7 @@ class Memory(AsyncResource):
     get_whole_message = former_method("get_whole_message", "get_full_message")
 
     async def get_message_count(self, scope: str, conversation: str) -> int:
-        """How many messages a conversation has, without reading them."""
+        """The number of messages in a conversation, without reading them."""
         return (await self.head(scope, conversation)).count
 
     async def search(
@@ -526,7 +526,7 @@ class Memory(AsyncResource):
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
 
     async def health_check(self) -> bool:
-        """Whether memory can be written now. It tries a write; a failure is logged."""
+        """Tell whether memory can be written now. It tries a write; a failure is logged."""
         try:
             await self._store.check()
         except StoreError as error:

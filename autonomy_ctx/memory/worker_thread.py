@@ -29,7 +29,7 @@ class Waiter(Protocol):
 
     @property
     def notified(self) -> bool:
-        """Whether it was notified: after a wait, false when the timeout passed first."""
+        """True once it was notified: after a wait, false when the timeout passed first."""
 
     def wait(self) -> Awaitable[None]:
         """Wait to be notified, or for the timeout. May be called again."""
@@ -171,7 +171,7 @@ MAX_BATCH_JOBS = 1024
 
 
 class JobOutcome(Enum):
-    """How waiting for a job ended."""
+    """Ways in which the wait for a job ends."""
 
     DONE = "done"
     WITHDRAWN = "withdrawn"
@@ -200,7 +200,7 @@ class WorkerJob(Generic[T]):
 
     @property
     def is_unclaimed(self) -> bool:
-        """Whether the job is neither claimed nor withdrawn."""
+        """True while the job is neither claimed nor withdrawn."""
         return bool(self._claim)
 
     async def wait(self) -> JobOutcome:
@@ -266,7 +266,7 @@ class WorkerThread:
         return batch
 
     def has_waiters(self) -> bool:
-        """Whether some task still waits for a job in the queue."""
+        """True while some task waits for a job in the queue."""
         self._collect()
         return any(job.is_unclaimed for job in self._jobs)
 

@@ -211,7 +211,7 @@ class ConversationHistorySection(ContributingSection):
         return window
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
-        """The same with a memory that can only give everything."""
+        """Read everything from a memory that has only `get_messages_only`, and take the window."""
         found = memory.get_messages_only(scope, conversation)
         if inspect.isawaitable(found):
             found = await found
@@ -270,7 +270,7 @@ def _window_start(messages: Sequence[Message], limit: int) -> int | None:
 
 
 def _omission(head: Head, positions: Sequence[int], reason: str) -> Omission:
-    """What of the log is not at the positions that are shown."""
+    """The messages of the log that are not at the positions that are shown."""
     last = head.position
     if positions and positions[-1] == last and last - positions[0] == len(positions) - 1:
         # All of the newest, without a gap.

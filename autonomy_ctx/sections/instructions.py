@@ -246,7 +246,7 @@ class ToolInstructionsSection(ContributingSection):
 
 
 def tools_with_instructions(tools: Iterable[Any]) -> list[Any]:
-    """Those of the tools that have a name and instructions, in their order."""
+    """The tools that have a name and instructions, in their order."""
     return [tool for tool in tools if _has_text(tool, "name") and _has_text(tool, "instructions")]
 
 

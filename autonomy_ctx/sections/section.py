@@ -36,7 +36,7 @@ class Section(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """What a section did not show: how many, between which positions, and the reason.
+    """Messages or facts that a section did not show: how many, between which positions, and the reason.
 
     It is about stored messages, facts, pinned messages that a summary covers, or entries of a profile, which
     have no position.
@@ -162,7 +162,7 @@ def data_message(text: str) -> Message:
 
 @dataclass(slots=True, kw_only=True)
 class Composition:
-    """What the sections of one compose share besides `params`. Sections only read it."""
+    """Values that the sections of one compose share besides `params`. Sections only read it."""
 
     # The items of the conversation, which an agent keeps.
     queue: Sequence[ContextItem[Any]] = ()

@@ -325,7 +325,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     @property
     def batch_size(self) -> int:
-        """How many messages a summary takes."""
+        """The number of messages that a summary takes."""
         return self._settings.limits.batch
 
     @property
@@ -591,7 +591,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         return self._metrics.dump()
 
     def get_cache_info(self) -> dict[str, Any]:
-        """What this process has cached of summaries, and how many are being written."""
+        """The summaries that this process has cached, and how many are being written."""
         keys = self._snapshots.cached_keys
         return {
             "cached_conversations": len(keys),

@@ -78,7 +78,7 @@ class FittedSection(NamedTuple):
 
 
 class ShrunkSection(NamedTuple):
-    """What is left of a section: the indexes of its messages, and those that were shortened."""
+    """The rest of a section: the indexes of its messages, and those that were shortened."""
 
     content: SectionContent
     indexes: Sequence[int]
@@ -283,7 +283,7 @@ class SectionShrinker:
         return shown[::-1]
 
     def shrink_to_summary(self, room: int) -> ShrunkSection:
-        """The same if only pins and the summary can fit: pins are removed first, then the summary.
+        """Pins and the summary within a number of tokens: pins are removed first, then the summary.
 
         The message that must stay is kept whole.
         """
@@ -454,7 +454,7 @@ def fit_sections(
     *,
     turn_position: int | None = None,
 ) -> list[FittedSection]:
-    """What each section shows: within its own `max_tokens`, and all together within the budget.
+    """The messages that each section shows: within its own `max_tokens`, and all together within the budget.
 
     The section with the lowest priority is shortened first; of equal ones the last, because what comes before
     it stays in the provider's cache. The message that must stay is shortened last: the user message at
@@ -517,7 +517,7 @@ def _make_shares(
 
 
 def _is_history(content: SectionContent) -> bool:
-    """Whether a section shows a conversation, whose oldest messages may be removed."""
+    """Tell whether a section shows a conversation, whose oldest messages may be removed."""
     return content.name == HISTORY_SECTION or any(
         position is not None for position in content.positions or ()
     )

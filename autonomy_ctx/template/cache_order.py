@@ -162,7 +162,7 @@ def _rank(section: PlannedSection) -> int:
 
 
 def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) -> int:
-    """How many messages from the start are of these kinds."""
+    """The number of messages from the start that are of these kinds."""
     return next((at for at, kind in enumerate(kinds) if kind not in wanted), len(kinds))
 
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a limit removed from one section: messages, tokens, and which limit it was."""
+    """The messages and tokens that a limit removed from one section, and which limit it was."""
 
     section: str
     what: Literal["left out", "shortened"]
@@ -218,7 +218,7 @@ class ComposedContext:
 
     @property
     def messages(self) -> list[Message]:
-        """What the model will see, in order."""
+        """The messages that the model will see, in order."""
         return list(self._layout.messages)
 
     @property
@@ -254,7 +254,7 @@ class ComposedContext:
 
     @property
     def cut(self) -> list[Cut]:
-        """What a budget removed or shortened, in all sections."""
+        """The cuts of a budget, in all sections."""
         return [cut for report in self._layout.reports for cut in report.cut]
 
     def section(self, name: str) -> SectionReport | None:
@@ -287,7 +287,7 @@ class ComposedContext:
         return tuple(dict.fromkeys(one for report in self._layout.reports for one in report.refs))
 
     def shows_position(self, position: int) -> bool:
-        """Whether a message of the log is shown, by its position."""
+        """Tell whether a message of the log is shown, by its position."""
         return any(position in section.positions for section in self._layout.reports)
 
     @property
@@ -413,7 +413,7 @@ def context_of_layout(
 
 
 def without_params(composed: ComposedContext) -> ComposedContext:
-    """The same context without what users put into `params`, to be kept for longer than a turn."""
+    """A context without what users put into `params`, to be kept for longer than a turn."""
     if not composed.params:
         return composed
     bare = copy.copy(composed)
@@ -422,7 +422,7 @@ def without_params(composed: ComposedContext) -> ComposedContext:
 
 
 def trace_attributes(composed: ComposedContext) -> dict[str, int | float | str]:
-    """What a trace says of a context: how large it is, what is shared and what each section costs."""
+    """The attributes of a context in a trace: its size, what is shared and what each section costs."""
     found: dict[str, int | float | str] = {
         "autonomy_ctx.context.messages": len(composed),
         "autonomy_ctx.context.tokens": composed.tokens,
@@ -451,7 +451,7 @@ def _shared_summary_fraction(message: Message, before: Message) -> float:
 
 
 def visible_fields(message: Message) -> list[Any]:
-    """What a model sees of a message: not its id, time or bookkeeping."""
+    """The fields of a message that a model sees: not its id, time or bookkeeping."""
     return [
         message.display_role if isinstance(message, Summary) else message.role.value,
         content_to_json(message.content),

@@ -102,7 +102,7 @@ def _history_section(
 
 
 def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
-    """The same with a hard limit in tokens, if none was given and the reader's window is known."""
+    """A configuration with a hard limit in tokens, if none was given and the reader's window is known."""
     window = context_window_of(model)
     # `auto` has one of its own.
     if config.auto or config.hard_limit_tokens is not None or window is None:

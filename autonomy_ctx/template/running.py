@@ -105,7 +105,7 @@ def read_section_options(section: Any) -> SectionOptions:
 
 
 def is_enabled(section: Any) -> bool:
-    """Whether a section is enabled; a section without `enabled` always is."""
+    """Tell whether a section is enabled; a section without `enabled` always is."""
     return bool(getattr(section, "enabled", True))
 
 
@@ -129,7 +129,7 @@ def _contribution_method(section: Any) -> str:
 
 
 def _handles_timeout(section: Any, method: str) -> bool:
-    """Whether the class that has the method, or one that inherits it, says that it ends in time by itself."""
+    """Tell whether the class of the method, or one that inherits it, says that it ends in time by itself."""
     for kind in type(section).__mro__:
         if "handles_timeout" in vars(kind):
             return bool(section.handles_timeout)

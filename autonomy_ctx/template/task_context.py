@@ -151,7 +151,7 @@ def check_event(event: Any) -> None:
 
 
 def is_direct_message(event: Any) -> bool:
-    """Whether an event is a direct message, to any agent."""
+    """Tell whether an event is a direct message, to any agent."""
     return getattr(event, "action", None) == DIRECT_ACTION
 
 
@@ -161,7 +161,7 @@ def event_recipients(event: Any) -> tuple[Any, Any]:
 
 
 def task_text(task: Any) -> str:
-    """What a task asks for, in words."""
+    """The request of a task, in words."""
     check_event(task)
     message = event_message(task)
     if message is not None:
@@ -383,7 +383,7 @@ class TaskContextManager:
         return [{"role": one.role.value, "content": one.text} for one in context.messages]
 
     async def compose(self, task: Any, *, tools: Sequence[Any] = ()) -> ComposedContext:
-        """The same with a report of each part. `tools` count towards the budget."""
+        """The context of a task, with a report of each part. `tools` count towards the budget."""
         question = task_text(task)
         current = Message(ChatRole.USER, question, id=event_id(task) or "current")
         stored, mail = await self._read_memory(task)

@@ -137,7 +137,7 @@ def _make_report(
     shown: FittedSection,
     pieces: Sequence[tuple[int, int]],
 ) -> SectionReport:
-    """What a section did; `pieces` are where its messages begin and how many they are."""
+    """The report of a section; `pieces` are where its messages begin and how many they are."""
     counts, positions = shown.counts, shown.positions
     disabled = found is DISABLED
     (start, before), *rest = pieces

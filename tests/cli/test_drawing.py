@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, Message
 from autonomy_ctx.cli.drawing import (
     Heading,
-    MessageRow,
+    ListedMessage,
     MessageTable,
     SectionBar,
     SectionTable,
@@ -81,7 +81,9 @@ def test_cells_are_divided_without_a_rest_and_what_is_there_is_seen(parts: list[
         SectionBar(SECTIONS),
         SectionTable(SECTIONS),
         TurnLine(SECTIONS, ["2,881 tokens", "94% cached", "$0.0012"]),
-        MessageTable([MessageRow(position=n, role="user", tokens=9, text="hello " * 40) for n in range(20)]),
+        MessageTable(
+            [ListedMessage(position=n, role="user", tokens=9, text="hello " * 40) for n in range(20)]
+        ),
     ],
     ids=lambda what: type(what).__name__,
 )
@@ -126,7 +128,7 @@ def test_labels_of_a_narrow_gauge_are_numbers() -> None:
 
 
 def test_only_the_ends_of_a_long_list_of_messages_are_shown() -> None:
-    lines = [MessageRow(position=n, role="user", tokens=9, text=f"text {n}") for n in range(20)]
+    lines = [ListedMessage(position=n, role="user", tokens=9, text=f"text {n}") for n in range(20)]
     printed = drawn(MessageTable(lines, first=2, last=1))
     assert re.findall(r"text \d+", printed) == ["text 0", "text 1", "text 19"]
     assert "17 more" in printed

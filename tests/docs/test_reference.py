@@ -59,6 +59,14 @@ def parameters(written: str) -> list[str]:
     return [arg.arg for arg in [*given.args, *rest, *given.kwonlyargs, *named]]
 
 
+def is_signature(names: list[str], thing: Any) -> bool:
+    """Tell whether these are the parameters of the code; keywords may be in any order."""
+    given = [one for one in inspect.signature(thing).parameters.values() if not one.name.startswith("_")]
+    in_order = [one.name for one in given if one.kind is not one.KEYWORD_ONLY]
+    named = {one.name for one in given} - set(in_order)
+    return [one for one in names if one not in named] == in_order and set(names) >= named
+
+
 def found(name: str) -> Any:
     return next(get(module, public) for module, public in PUBLIC if public == name)
 
@@ -126,7 +134,7 @@ def wrong_signatures(heading: str, body: str) -> Iterator[str]:
     name = re.sub(r"\W.*", "", heading.strip("`"))
     thing = found(name)
     signed = _SIGNED.fullmatch(heading)
-    if signed and parameters(signed[2]) != list(inspect.signature(thing).parameters):
+    if signed and not is_signature(parameters(signed[2]), thing):
         yield name
     if not inspect.isclass(thing) or name.endswith("Contract"):
         return

@@ -248,9 +248,9 @@ def keep_all_items(init: Function) -> Function:
 # -- one failing part does not break the others -----------------------------------------------------------
 
 
-def accept_every_summary(judge: Function) -> Function:
+def accept_every_summary(check: Function) -> Function:
     def broken(reply: Any, **given: Any) -> Any:
-        return replace(judge(reply, **given), text=reply.text, problem=None, repair=None)
+        return replace(check(reply, **given), text=reply.text, problem=None, repair=None)
 
     return broken
 
@@ -549,7 +549,7 @@ BUILDS = (
     BrokenBuild(
         name="summaries-are-not-checked",
         promise="A failed summary loses nothing",
-        function="autonomy_ctx.compaction.checks:judge",
+        function="autonomy_ctx.compaction.checks:check_summary",
         replacement=accept_every_summary,
         tests=(
             "tests/sections/test_summarized.py::test_an_unfit_answer_keeps_the_history_and_is_counted",
