@@ -78,7 +78,7 @@ def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None
         size = len(body.encode())
     tokens = counter.count_uncalibrated(message)
     form = None if message._origin.form is None else wire.shorten_form(_row_form(message))
-    stored = replace(message, _made_from=MessageOrigin(form, counter.name, tokens))
+    stored = replace(message, _made_from=MessageOrigin(form, counter.name, tokens, is_stored=True))
     return Draft(stored, body, size, tokens, counter.name, whole)
 
 

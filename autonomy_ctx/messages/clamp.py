@@ -11,9 +11,17 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
-from autonomy_ctx.messages.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.messages.message import (
+    ImageContent,
+    Message,
+    MessageOrigin,
+    Part,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter
+from autonomy_ctx.messages.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter, count_message
 
 CountText: TypeAlias = Callable[[str], int]
 Marker: TypeAlias = Callable[[int], str]
@@ -92,7 +100,9 @@ def clamp_message(
     calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
     where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
     shown = _clamp_parts(parts, room - spent, count, message, where)
-    return _with_parts(message, shown, calls)
+    made = _with_parts(message, shown, calls)
+    # Its texts were counted as they were cut; every context that shows it asks again.
+    return replace(made, _made_from=MessageOrigin(counter=counter.name, tokens=count_message(made, count)))
 
 
 def _with_parts(message: Message, shown: Sequence[Part], calls: tuple[ToolCall, ...]) -> Message:

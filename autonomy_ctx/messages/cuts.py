@@ -271,7 +271,11 @@ class _ToolPairs:
 def _match_tool_pairs(items: Sequence[Item | Mapping[str, Any]]) -> _ToolPairs:
     pairs = _ToolPairs()
     for index, item in enumerate(items):
-        if not isinstance(item, Message | Mapping):
+        if isinstance(item, Message):
+            # Most messages have neither calls nor a result.
+            if not item.tool_calls and item.role is not TOOL:
+                continue
+        elif not isinstance(item, Mapping):
             continue
         if calls := get_tool_use_ids(item):
             pairs.see_calls(index, calls)

@@ -336,12 +336,14 @@ class MessageOrigin:
     """Source of a message: a dict form, a row of memory, or both.
 
     `form` is the dict, so that the message's dict form is exact; only the names of its fields, with spaces
-    between them, where the message has all their values. `counter` and `tokens` are those of the row.
+    between them, where the message has all their values. `tokens` is the count of the message, uncalibrated,
+    by `counter`, where it is known.
     """
 
     form: dict[str, Any] | str | None = None
     counter: str | None = None
     tokens: int = 0
+    is_stored: bool = False
 
 
 NO_ORIGIN = MessageOrigin()
@@ -419,7 +421,7 @@ class Message:
     @property
     def _is_stored(self) -> bool:
         """True for a message of memory: its dict form has the id and time that memory gave it."""
-        return self._origin.counter is not None
+        return self._origin.is_stored
 
     @property
     def timestamp(self) -> datetime:

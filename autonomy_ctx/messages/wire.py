@@ -153,10 +153,10 @@ def from_form(
     `id` and `created_at` are used when given, whatever the form says. `counter` and `tokens` are those of a
     message that memory has.
     """
-    kind = form.get("type")
+    kind, is_stored = form.get("type"), counter is not None
     if kind is not None and kind != "message":
         if kind == "summary":
-            return _parse_summary(form, id, created_at, MessageOrigin(None, counter, tokens))
+            return _parse_summary(form, id, created_at, MessageOrigin(None, counter, tokens, is_stored))
         raise InvalidMessage("type", f"is {preview(kind)}; a message has the type `message` or none")
     get = form.get
     if id is None:
@@ -178,7 +178,7 @@ def from_form(
         agent=parse_text(get("agent_id"), "agent_id") if get("agent") is None else get("agent"),
         phase=get("phase"),
         extra=EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form),
-        _made_from=MessageOrigin(shorten_form(form), counter, tokens),
+        _made_from=MessageOrigin(shorten_form(form), counter, tokens, is_stored),
     )
 
 
