@@ -15,7 +15,6 @@ from benchmarks import (
     branch,
     budget,
     compose,
-    compose_hot,
     conversations,
     cost,
     edits,
@@ -52,7 +51,6 @@ from benchmarks.table import show
 
 ALL = {
     "compose": compose.measure,
-    "compose_hot": compose_hot.measure,
     "budget": budget.measure,
     "small_budgets": small_budgets.measure,
     "summarized": summarized.measure,

@@ -13,7 +13,7 @@ from autonomy_ctx.adapters.google_contents import MADE_ID, from_contents, parts_
 from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import Message
 

@@ -15,7 +15,7 @@ from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
 from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.store import Key
 
 try:

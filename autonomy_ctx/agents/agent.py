@@ -57,7 +57,7 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.hooks import Hook, hooks_to_names, validate_hooks
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key

@@ -19,7 +19,7 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidItem, StoreError
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.store import Key, Records
 from autonomy_ctx.messages.message import new_id
 

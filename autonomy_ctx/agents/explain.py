@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.formats.base import NO_THINKING, ThinkingUse, Usage
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record

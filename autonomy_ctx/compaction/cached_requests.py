@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.formats.model_info import model_name
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.call import Prompt
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, MIN_CACHED_TOKENS, Price, price_of
-
-# Requests are large, so only those of a few active conversations are kept.
-MAX_REQUESTS = 64
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,28 +29,6 @@ class CachedRequest:
     # The conversation's generation, and the clock's seconds.
     generation: int
     at: float
-
-
-class CachedRequests:
-    """The last request of each of the newest conversations."""
-
-    def __init__(self) -> None:
-        self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(MAX_REQUESTS)
-
-    def note(self, store_key: StoreKey, request: CachedRequest) -> None:
-        """Store the request that was sent for a conversation."""
-        self._requests[store_key] = request
-
-    def find(self, store_key: StoreKey, generation: int, since: float) -> CachedRequest | None:
-        """The request that the provider still has in its cache, if no message was deleted meanwhile."""
-        request = self._requests.get(store_key)
-        if request is None or request.generation != generation or request.at < since:
-            return None
-        return request
-
-    def clear(self, scope: str | None, conversation: str | None) -> None:
-        """Drop what is kept of a conversation, a scope or all."""
-        self._requests.forget(scope=scope, conversation=conversation)
 
 
 def is_cheaper(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
 from autonomy_ctx.compaction.facts import ProfileRule
@@ -201,6 +201,30 @@ class ContextSummaryConfig:
     def batch_size(self) -> int:
         """The number of messages that a summary takes when the ceiling is exceeded."""
         return self.ceiling - self.floor
+
+
+class SummaryOptions(TypedDict, total=False):
+    """Options of a `ContextSummaryConfig`, as keyword arguments of a section."""
+
+    auto: bool
+    floor_tokens: int | float | None
+    ceiling_tokens: int | float | None
+    hard_limit: int | None
+    hard_limit_tokens: int | float | None
+    timeout: float
+    lead: bool
+    parallel: int
+    pin_tokens: int
+    lease: float
+    swap: Literal["eager", "cost"] | SwapPolicy
+    share_prefix: bool | Literal["auto"]
+    cache_seconds: float
+    summary_role: SummaryRole
+    facts: bool
+    profile: bool | ProfileRule
+    timezone: tzinfo | str
+    worker: str | None
+    schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None
 
 
 def _fill_limits(

@@ -34,7 +34,7 @@ from autonomy_ctx.compaction.plan import (
     window_start,
 )
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import facts_until, render_summary_facts, summary_tokens, window_budget
+from autonomy_ctx.compaction.view import render_summary_facts, summary_tokens, window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.compaction.writer import (
     INLINE_CHARACTERS,
@@ -46,7 +46,7 @@ from autonomy_ctx.compaction.writer import (
 )
 from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.language.fact import FactChange
-from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
+from autonomy_ctx.memory.cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
@@ -353,8 +353,6 @@ class SummaryJob:
         )
         if done:
             self._metrics.add("digests_committed")
-            if facts:
-                await self._prepare_facts()
             await self._merge_digests()
         return done
 
@@ -405,15 +403,12 @@ class SummaryJob:
         )
         if not done:
             self._metrics.add("summaries_discarded")
-        elif facts:
-            await self._prepare_facts()
         return done
 
     async def _prepare_facts(self) -> None:
         """Make what the next context needs of facts that were just committed, before it does."""
         state = await self._memory.store.summary(self._key)
         self._render_facts(state)
-        facts_until(state.facts, state.covered)
         await give_way()
 
 

@@ -1,17 +1,16 @@
 """Counters of summaries.
 
-`SummaryMetrics` has plain numbers for any monitoring system. `PrefixReuse` measures how much of each context
-is the same as the beginning of the context before it.
+`SummaryMetrics` has plain numbers for any monitoring system. The functions measure how much of a context is
+the same as the beginning of the context before it: a provider can cache that.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import Any, TypeAlias
 
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
@@ -86,75 +85,24 @@ class SummaryMetrics:
         }
 
 
-# A hashable part of a message, and its tokens.
-_Piece: TypeAlias = tuple[str, int]
+# A message or a part of a summary, by its id or its text, and its tokens.
+ContextPiece: TypeAlias = tuple[str, int]
 
 
-class _SentContext(NamedTuple):
-    """What was sent last, each message also as parts with their tokens."""
-
-    messages: Sequence[Message]
-    pieces: list[list[_Piece]]
-    tokens: int
-
-
-_NOTHING_SENT = _SentContext((), [], 0)
-
-
-class PrefixReuse:
-    """Measures the prefix that each context shares with the one before it: a provider can cache it."""
-
-    def __init__(self, metrics: SummaryMetrics, conversations: int = 512) -> None:
-        self._metrics = metrics
-        self._sent: ConversationCache[StoreKey, _SentContext] = ConversationCache(conversations)
-        # A summary is sent many times and its id stands for its text: its parts are counted once.
-        self._parts: ConversationCache[StoreKey, tuple[str, list[_Piece]]] = ConversationCache(conversations)
-
-    def note(self, store_key: StoreKey, messages: Sequence[Message], counter: TokenCounter) -> None:
-        """Compare what is sent for a conversation now with what was sent before."""
-        known = self._sent.get(store_key, _NOTHING_SENT)
-        # A tuple that is the same has the same messages.
-        if messages is known.messages and type(messages) is tuple:
-            self._metrics.add("context_tokens", known.tokens)
-            self._metrics.add("context_tokens_shared", known.tokens)
-            return
-        # The beginning is mostly made of the very same messages.
-        same = 0
-        for message, before in zip(messages, known.messages, strict=False):
-            if message is not before:
-                break
-            same += 1
-        pieces = known.pieces[:same]
-        pieces += [self._pieces(store_key, message, counter) for message in messages[same:]]
-        tokens = sum(tokens for parts in pieces for _, tokens in parts)
-        self._sent[store_key] = _SentContext(messages, pieces, tokens)
-        self._metrics.add("context_tokens", tokens)
-        self._metrics.add("context_tokens_shared", _shared_tokens(pieces, known.pieces))
-
-    def clear(self, scope: str | None, conversation: str | None) -> None:
-        """Forget the contexts of a conversation, a scope or all; they contain the text of summaries."""
-        self._sent.forget(scope=scope, conversation=conversation)
-        self._parts.forget(scope=scope, conversation=conversation)
-
-    def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[_Piece]:
-        """A message as hashable parts; a summary has one for each of its own parts."""
-        if not isinstance(message, Summary):
-            tokens = counter.count_uncalibrated(message)
-            return [(f"{message.id} {tokens}", tokens)]
-        known, parts = self._parts.get(store_key, ("", []))
-        if known != message.id:
-            # Most of its parts were in the summary before.
-            counts = dict(parts)
-            parts = [(text, counts.get(text) or counter.count_text(text)) for text in message.texts]
-            self._parts[store_key] = (message.id, parts)
-        return parts
+def split_context(
+    messages: Sequence[Message], counter: TokenCounter, before: Sequence[ContextPiece]
+) -> list[ContextPiece]:
+    """A context in pieces; a summary has one for each of its parts, most of them counted before."""
+    known, pieces = dict(before), list[ContextPiece]()
+    for message in messages:
+        if isinstance(message, Summary):
+            pieces += [(text, known.get(text) or counter.count_text(text)) for text in message.texts]
+        else:
+            pieces.append((message.id, counter.count_uncalibrated(message)))
+    return pieces
 
 
-def _shared_tokens(pieces: Sequence[Sequence[_Piece]], before: Sequence[Sequence[_Piece]]) -> int:
-    """The tokens of the parts that stand at the beginning of both."""
-    shared = 0
-    for piece, other in zip(chain.from_iterable(pieces), chain.from_iterable(before), strict=False):
-        if piece != other:
-            break
-        shared += piece[1]
-    return shared
+def count_shared_tokens(pieces: Sequence[ContextPiece], before: Sequence[ContextPiece]) -> int:
+    """The tokens of the prefix that two contexts share."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(pieces, before, strict=False))
+    return sum(tokens for (_, tokens), _ in same)

@@ -1,4 +1,4 @@
-"""`SnapshotReader`: the summary of a conversation and the messages it does not cover, as of one moment.
+"""Snapshots: the summary of a conversation and the messages it does not cover, as of one moment.
 
 Composing a context uses this module, so nothing here waits for a summary. Messages beyond the hard limit that
 no summary covers yet are replaced by a provisional digest, or reported as omitted if the digest would take
@@ -8,22 +8,22 @@ too long.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from autonomy_ctx.background import run_in_steps
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.metrics import ContextPiece, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
-from autonomy_ctx.compaction.word_tables import are_tables_loaded, prepare_tables
+from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.language.digest import digest, read_for_digest
-from autonomy_ctx.language.fact import active_facts
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.language.fact import Fact, RenderedFacts
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, Window
+from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.messages.tokens import TokenCounter
@@ -53,7 +53,6 @@ def provisional_segment(
     )
 
 
-CACHED_CONVERSATIONS = 512
 _MAX_READ_TRIES = 16
 
 
@@ -76,21 +75,6 @@ class ConversationSnapshot:
     # What is covered but stands after position `covered_since`; None when it was not read, or not all of it.
     covered_entries: list[Entry] | None = None
     covered_since: int = 0
-
-    def follow(self, window: Window, limit: int) -> ConversationSnapshot | None:
-        """The snapshot as of a window with all that came after it; None if it must be read again.
-
-        That is so if the summary has changed, or if `limit` entries or more would be in it.
-        """
-        head, new = window.head, window.entries
-        if not _same_summary(head, self.state.head):
-            return None
-        if head == self.head:
-            return self
-        read = len(self.entries) + len(self.covered_entries or ()) + len(new)
-        if not self.complete or read >= limit:
-            return None
-        return replace(self, head=head, entries=[*self.entries, *new])
 
     def with_pending(self, pending: PendingDigest | None) -> ConversationSnapshot:
         """The snapshot with a digest that is being stored, as it will be when that is done."""
@@ -124,172 +108,164 @@ class BoundedView:
         return self.segments[-1].last if self.segments else 0
 
 
-class SnapshotReader:
-    """Reads conversations, and caches their summaries while these are current."""
+@dataclass(slots=True)
+class DisplayedSummary:
+    """The summary in the last context of a conversation, when that was, and what it has cost to keep."""
 
-    def __init__(self, metrics: SummaryMetrics) -> None:
-        self._metrics = metrics
-        # With the log they were read from: another file may have been put in its place.
-        self._states: ConversationCache[StoreKey, tuple[object, SummaryState]] = ConversationCache(
-            CACHED_CONVERSATIONS
-        )
-        self._digests: ConversationCache[tuple[StoreKey, int, int, int], StoredSegment] = ConversationCache(
-            CACHED_CONVERSATIONS
-        )
-        # The last position that was read for a digest.
-        self._last_read: ConversationCache[StoreKey, int] = ConversationCache(CACHED_CONVERSATIONS)
+    generation: int
+    segments: tuple[StoredSegment, ...]
+    shown_at: float
+    facts: tuple[Fact, ...] = ()
+    carried_cost: float = 0.0
+    # The newest summary there was the last time.
+    newest_segments: tuple[StoredSegment, ...] = ()
 
     @property
-    def cached_keys(self) -> list[Key]:
-        """The conversations that have a cached summary."""
-        return [key for (_, key), (_, state) in self._states.items() if state.segments]
+    def covered(self) -> int:
+        """The last position that it covers."""
+        return self.segments[-1].last if self.segments else 0
 
-    @property
-    def cached_facts(self) -> int:
-        """How many facts the cached summaries have."""
-        return sum(len(active_facts(state.facts)) for _, state in self._states.values())
 
-    async def read(
+@dataclass(slots=True)
+class ConversationState:
+    """State that a process keeps of a conversation between two contexts; safe to lose."""
+
+    # Current while the head of the log has its generation and revision.
+    summary: SummaryState | None = None
+    # The log that the summary was read from: another file may have been put in its place.
+    log_identity: object = None
+    # The newest two provisional digests, each with the generation that it was made of.
+    digests: Sequence[tuple[int, StoredSegment]] = ()
+    displayed: DisplayedSummary | None = None
+    # The facts as text, after what they were made of: with 200 facts a millisecond of every context.
+    rendered_facts: tuple[tuple[Any, ...], RenderedFacts] | None = None
+    # The last context, to measure how much of the next one is the same.
+    pieces: Sequence[ContextPiece] = ()
+    # The generation and position of the user message that the profile was learned from last.
+    learned_from: tuple[int, int] | None = None
+    # The last position that was read ahead for a digest.
+    read_ahead: int = 0
+    # Since when summaries are behind what the ceiling asks for.
+    late_since: float | None = None
+
+    def find_digest(self, generation: int, first: int, last: int) -> StoredSegment | None:
+        """The digest of a range, if it is one of the newest."""
+        return next(
+            (one for made, one in self.digests if (made, one.first, one.last) == (generation, first, last)),
+            None,
+        )
+
+    def keep_digest(self, generation: int, digest: StoredSegment) -> None:
+        """Keep a digest beside the one before it: one is shown, one is prepared."""
+        self.digests = (*self.digests[-1:], (generation, digest))
+
+
+async def read_snapshot(
+    memory: Memory,
+    key: Key,
+    limits: Limits,
+    conversation: ConversationState,
+    metrics: SummaryMetrics,
+    since: int | None = None,
+) -> ConversationSnapshot:
+    """The current summary and the newest entries that it does not cover, as of one moment.
+
+    A known summary is used only if the head, read together with the window, shows that it is current. With
+    `since`, entries after that position are read too, even if a segment covers them.
+    """
+    store, limit = memory.store, limits.hard + limits.batch + 1
+    state = conversation.summary if conversation.log_identity == store.identity else None
+    for _ in range(_MAX_READ_TRIES):
+        if state is None:
+            metrics.add("summary_reads")
+            state = await store.summary(key)
+            conversation.summary, conversation.log_identity = state, store.identity
+        after = state.covered if since is None else min(since, state.covered)
+        window = await memory.read_key(key, after=after, limit=limit)
+        if _same_summary(window.head, state.head):
+            break
+        older, state = state, None
+    # Summaries arrive faster than they can be read: use an older one with all messages that it does not
+    # cover.
+    state = state or older
+    read, covered = window.entries, state.covered
+    entries = [entry for entry in read if entry.position > covered]
+    complete = len(read) < limit or len(entries) < len(read)
+    covered_entries = None
+    if since is not None and len(read) < limit:
+        covered_entries = [entry for entry in read if entry.position <= covered]
+    while (
+        not complete and len(entries) < MAX_CALL_LOOKBACK and _starts_inside_group(entries, covered, limits)
+    ):
+        limit = 2 * len(entries)
+        page = await memory.read_key(key, after=covered, before=entries[0].position, limit=limit)
+        if page.head.generation != window.head.generation:
+            break
+        entries = [*page.entries, *entries]
+        complete = len(page.entries) < limit
+    return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
+
+
+class SnapshotBounder:
+    """Cuts snapshots of one conversation to the hard limits, with digests for what is cut off."""
+
+    def __init__(
         self,
-        memory: Memory,
-        store_key: StoreKey,
-        limits: Limits,
-        since: int | None = None,
-        known: ConversationSnapshot | None = None,
-    ) -> ConversationSnapshot:
-        """The current summary and the newest entries that it does not cover, read in one snapshot.
-
-        A cached summary is used only if the head, read together with the window, shows that it is current.
-        With `since`, entries after that position are read too, even if a segment covers them. A `known`
-        snapshot with the same limits is returned if nothing has changed, and continued if something was said.
-        """
-        key, store = store_key.key, memory.store
-        limit = limits.hard + limits.batch + 1
-        identity, state = self._states.get(store_key, (None, None))
-        if identity != store.identity:
-            state = None
-        if known is not None and known.state is state and known.covered_since == (since or 0):
-            window = await memory.read_key(key, after=known.head.position, limit=limit)
-            longer = known.follow(window, limit) if identity == store.identity else None
-            if longer is not None:
-                return longer
-        for _ in range(_MAX_READ_TRIES):
-            if state is None:
-                self._metrics.add("summary_reads")
-                state = await store.summary(key)
-                self._states[store_key] = (store.identity, state)
-            after = state.covered if since is None else min(since, state.covered)
-            window = await memory.read_key(key, after=after, limit=limit)
-            if _same_summary(window.head, state.head):
-                break
-            older, state = state, None
-        # Summaries arrive faster than they can be read: use an older one with all messages that it does not
-        # cover.
-        state = state or older
-        read, covered = window.entries, state.covered
-        entries = [entry for entry in read if entry.position > covered]
-        complete = len(read) < limit or len(entries) < len(read)
-        covered_entries = None
-        if since is not None and len(read) < limit:
-            covered_entries = [entry for entry in read if entry.position <= covered]
-        while (
-            not complete
-            and len(entries) < MAX_CALL_LOOKBACK
-            and _starts_inside_group(entries, state.covered, limits)
-        ):
-            limit = 2 * len(entries)
-            page = await memory.read_key(key, after=state.covered, before=entries[0].position, limit=limit)
-            if page.head.generation != window.head.generation:
-                break
-            entries = [*page.entries, *entries]
-            complete = len(page.entries) < limit
-        return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
-
-    async def prepare_bound(
-        self,
-        snapshot: ConversationSnapshot,
+        conversation: ConversationState,
         settings: CompactionSettings,
+        counter: TokenCounter,
         count: CountMessage,
         pending: PendingDigest | None = None,
     ) -> None:
-        """Prepare what the first digest of a process needs, if `bound` makes one."""
-        if not are_tables_loaded():
-            shown = snapshot.with_pending(pending)
-            tokens = window_budget(settings, shown.state)
-            if bounded_start(shown.entries, shown.state.covered, settings.limits, tokens, count):
-                await prepare_tables()
+        self._conversation, self._settings = conversation, settings
+        self._counter, self._count, self._pending = counter, count, pending
 
-    def bound(
-        self,
-        memory: Memory,
-        key: Key,
-        snapshot: ConversationSnapshot,
-        settings: CompactionSettings,
-        count: CountMessage,
-        pending: PendingDigest | None = None,
-    ) -> BoundedView:
+    async def bound(self, snapshot: ConversationSnapshot) -> BoundedView:
         """The parts to show. A digest replaces the messages that the hard limit cuts off."""
-        stored, snapshot = snapshot, snapshot.with_pending(pending)
-        segments, entries, covered = list(snapshot.state.segments), snapshot.entries, snapshot.state.covered
-        cut = bounded_start(entries, covered, settings.limits, window_budget(settings, snapshot.state), count)
+        stored, snapshot = snapshot, snapshot.with_pending(self._pending)
+        state, entries = snapshot.state, snapshot.entries
+        limits, segments = self._settings.limits, list(state.segments)
+        cut = self._cut(snapshot, limits, window_budget(self._settings, state))
         if not snapshot.complete:
             # In the middle of a group that is larger than all that may be shown.
-            cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
-            missing = (covered + 1, entries[cut].position - 1)
-            return BoundedView(snapshot.state, segments, entries[cut:], missing)
+            cut = cut or _skip_leading_results(entries, len(entries) - limits.hard)
+            missing = (state.covered + 1, entries[cut].position - 1)
+            return BoundedView(state, segments, entries[cut:], missing)
         if not cut:
-            return BoundedView(snapshot.state, segments, entries, is_digested=snapshot is not stored)
-        digested = [*segments, self._digest(memory, key, snapshot, cut, settings)]
-        return BoundedView(snapshot.state, digested, entries[cut:], is_digested=True)
+            return BoundedView(state, segments, entries, is_digested=snapshot is not stored)
+        await prepare_tables()
+        return BoundedView(state, [*segments, self._digest(snapshot, cut)], entries[cut:], is_digested=True)
 
-    def note_shown(self, view: BoundedView) -> None:
-        """Count the digests that were shown in place of a summary."""
-        if view.missing is not None:
-            self._metrics.add("omissions_served")
-        elif view.is_digested:
-            self._metrics.add("digests_served")
-
-    def prepare_digest(
-        self,
-        memory: Memory,
-        key: Key,
-        snapshot: ConversationSnapshot,
-        settings: CompactionSettings,
-        count: CountMessage,
-    ) -> None:
-        """Prepare the digest that will be needed after one more batch, if no summary is written."""
-        limits, tokens = settings.limits, window_budget(settings, snapshot.state)
-        sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
-        tokens = None if tokens is None else tokens * 3 // 4
-        cut = bounded_start(snapshot.entries, snapshot.state.covered, sooner, tokens, count)
-        if cut and snapshot.complete:
-            self._digest(memory, key, snapshot, cut, settings)
-
-    def read_ahead(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> Generator[int, None, None]:
-        """Read what a digest would quote, each message once and one at each step, so that no turn has to."""
-        entries, last = snapshot.entries, self._last_read.get(store_key, 0)
-        start = bisect_right(entries, last, key=lambda entry: entry.position)
+    async def prepare_digest(self, snapshot: ConversationSnapshot) -> None:
+        """Read what a digest would quote, each message once, and make the digest if it is needed soon."""
+        await prepare_tables()
+        known, entries = self._conversation, snapshot.entries
+        start = bisect_right(entries, known.read_ahead, key=lambda entry: entry.position)
         if start < len(entries):
-            self._last_read[store_key] = entries[-1].position
+            known.read_ahead = entries[-1].position
             messages = [entry.message for entry in entries]
-            yield from read_for_digest(messages, MAX_DIGEST_CHARACTERS, start=start)
+            await run_in_steps(read_for_digest(messages, MAX_DIGEST_CHARACTERS, start=start))
+        limits = self._settings.limits
+        if len(entries) <= limits.hard - limits.batch:
+            return
+        snapshot = snapshot.with_pending(self._pending)
+        tokens = window_budget(self._settings, snapshot.state)
+        sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
+        cut = self._cut(snapshot, sooner, None if tokens is None else tokens * 3 // 4)
+        if cut and snapshot.complete:
+            self._digest(snapshot, cut)
 
-    def _digest(
-        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, cut: int, settings: CompactionSettings
-    ) -> StoredSegment:
-        covered, last = snapshot.state.covered, snapshot.entries[cut - 1].position
-        digest_key = (make_store_key(memory.store, key), snapshot.head.generation, covered, last)
-        digest = self._digests.get(digest_key)
+    def _cut(self, snapshot: ConversationSnapshot, limits: Limits, tokens: int | None) -> int:
+        return bounded_start(snapshot.entries, snapshot.state.covered, limits, tokens, self._count)
+
+    def _digest(self, snapshot: ConversationSnapshot, cut: int) -> StoredSegment:
+        first, last = snapshot.state.covered + 1, snapshot.entries[cut - 1].position
+        generation = snapshot.head.generation
+        digest = self._conversation.find_digest(generation, first, last)
         if digest is None:
-            digest = provisional_segment(snapshot.entries[:cut], covered + 1, settings, memory.token_counter)
-            self._digests[digest_key] = digest
+            digest = provisional_segment(snapshot.entries[:cut], first, self._settings, self._counter)
+            self._conversation.keep_digest(generation, digest)
         return digest
-
-    def clear(self, scope: str | None, conversation: str | None) -> None:
-        """Clear the cache of a conversation, a scope or all."""
-        self._states.forget(scope=scope, conversation=conversation)
-        self._digests.forget(scope=scope, conversation=conversation)
-        self._last_read.forget(scope=scope, conversation=conversation)
 
 
 def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:

@@ -32,7 +32,7 @@ from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 from autonomy_ctx.messages.tokens import TokenCounter

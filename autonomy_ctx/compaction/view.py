@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
-from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage
-from autonomy_ctx.language.fact import Fact, RenderedFacts, fact_line, render_facts
+from autonomy_ctx.language.fact import Fact, RenderedFacts, render_facts
 from autonomy_ctx.memory.store import Entry, Pin, StoredSegment, SummaryState
 from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.messages.cuts import orphaned_results
 from autonomy_ctx.messages.dates import format_day, format_days
 from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.messages.summary import Segment, Summary, SummaryRole
-from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter
 
 SUMMARY_HEADING = (
@@ -28,10 +26,6 @@ SUMMARY_HEADING = (
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
 _HASHED_BYTES = 2_000
-_line_tokens: TextCache[int] = TextCache(16_384)
-# With the facts, so that no others get their id meanwhile.
-_rendered_facts: TextCache[tuple[Sequence[Fact], RenderedFacts]] = TextCache(64)
-_newest_learned: TextCache[tuple[Sequence[Fact], int]] = TextCache(64)
 
 
 def summary_message(
@@ -82,48 +76,15 @@ def _days(segment: StoredSegment, zone: tzinfo) -> str:
 def render_summary_facts(
     facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
-    """The facts as text for the summary message, and the facts that do not fit.
-
-    The same facts are rendered once: mostly in the background, right after they were written.
-    """
+    """The facts as text for the summary message, and the facts that do not fit."""
     if not settings.facts or not facts:
         return RenderedFacts()
-    count, lines = counter.count_text, partial(_count_lines, counter)
-    tokens, zone = settings.facts_tokens, settings.zone
-    key = (id(facts), tokens, zone, counter.name, counter.calibration.factor)
-    _, rendered = _rendered_facts.get_or_make(
-        key, lambda: (facts, render_facts(facts, tokens, count, zone, count_lines=lines))
-    )
-    return rendered
+    return render_facts(facts, settings.facts_tokens, counter.count_text, settings.zone)
 
 
 def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
-    """The facts that users wrote, and those of messages up to a position; mostly all of them."""
-    _, newest = _newest_learned.get_or_make(id(facts), lambda: (facts, _newest_position(facts)))
-    if newest <= last:
-        return facts
+    """The facts that users wrote, and those of messages up to a position."""
     return tuple(fact for fact in facts if fact.position <= last or fact.source == "user")
-
-
-def _newest_position(facts: Sequence[Fact]) -> int:
-    """The newest message from which one of the facts was learned."""
-    return max([fact.position for fact in facts if fact.source != "user"], default=0)
-
-
-def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:
-    """The tokens of the facts' lines. They are rendered with every batch, in each of them the same."""
-    # Counters with the same name count the same.
-    name, count = counter.name, counter.text_counter.count
-    counts = []
-    for fact in facts:
-        key = (name, fact.id, fact.kind, fact.text)
-        known = _line_tokens.get(key)
-        if known is None:
-            known = _line_tokens.get_or_make(key, partial(count, f"{fact_line(fact)}\n"))
-        counts.append(known)
-    scale = counter.calibration.scale
-    scaled = {one: scale(one) for one in set(counts)}
-    return [scaled[one] for one in counts]
 
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:

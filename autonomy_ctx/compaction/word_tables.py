@@ -25,11 +25,6 @@ _SENTENCES = (
 )
 
 
-def are_tables_loaded() -> bool:
-    """Whether texts can be read at once."""
-    return _are_loaded.is_set()
-
-
 async def prepare_tables() -> None:
     """Load them in a thread, if nobody has; whoever comes meanwhile waits for the same."""
     if not _are_loaded.is_set():

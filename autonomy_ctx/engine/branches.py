@@ -17,7 +17,7 @@ import anyio
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, InvalidFork
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import ChatRole, Message

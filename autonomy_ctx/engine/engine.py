@@ -36,7 +36,7 @@ from autonomy_ctx.engine.framework_context import (
 )
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.messages.message import ChatRole, Message, now

@@ -17,8 +17,8 @@ from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection.changes import describe_changes
 from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
-from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import Key, Record, make_key
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import Price, estimate_cost, price_of

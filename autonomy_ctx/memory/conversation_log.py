@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from autonomy_ctx.memory.encoding import encode_row
-from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.facts import FactRows
 from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
@@ -92,11 +91,11 @@ class ConversationLog:
         [entry] = self.between(position - 1, position + 1, None)
         return entry
 
-    def after(self, position: int) -> EntryColumns:
+    def after(self, position: int) -> list[Entry]:
         """Its own entries after a position."""
         return self._slice(position, None, None)
 
-    def between(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
+    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
         """The newest `limit` entries between two positions."""
         found = self._slice(after, before, limit)
         if not self.shared:
@@ -109,14 +108,14 @@ class ConversationLog:
             found = log._slice(max(after, first - 1), end, rest) + found
         return found
 
-    def _slice(self, after: int, before: int | None, limit: int | None) -> EntryColumns:
+    def _slice(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
         """The newest `limit` of its own entries between two positions."""
         numbers = self._numbers
         start = bisect_right(numbers, after) if after else 0
         stop = len(numbers) if before is None else bisect_left(numbers, before)
         if limit is not None:
             start = max(start, stop - limit)
-        return EntryColumns(numbers[start:stop], self.messages[start:stop])
+        return list(map(Entry, numbers[start:stop], self.messages[start:stop]))
 
     def first_entry(self) -> Entry:
         """The oldest entry of a log that has one."""

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge, StoredFormTooNew
 from autonomy_ctx.formats.any_reply import read_message
-from autonomy_ctx.memory.entries import EntryColumns
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -133,9 +132,9 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
-def decode_entries(rows: Sequence[StoredRow]) -> EntryColumns:
+def decode_entries(rows: Sequence[StoredRow]) -> list[Entry]:
     """The entries of rows."""
-    return EntryColumns.of([decode_entry(*row[:5], row[6]) for row in rows])
+    return [decode_entry(*row[:5], row[6]) for row in rows]
 
 
 def read_body(body: str) -> dict[str, Any]:

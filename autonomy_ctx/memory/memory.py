@@ -21,7 +21,7 @@ from autonomy_ctx.errors import SharedTurn, StoreError
 from autonomy_ctx.formats.any_reply import read_answer
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.compose_cache import ComposeCache
+from autonomy_ctx.memory.cache import WindowCache, forget_deleted
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
 from autonomy_ctx.memory.registry import StoreOptions, accept_former_names, open_store
 from autonomy_ctx.memory.store import (
@@ -44,7 +44,6 @@ from autonomy_ctx.memory.store import (
     make_key,
 )
 from autonomy_ctx.memory.term_index import TermIndexes
-from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.json_values import EMPTY
@@ -140,8 +139,6 @@ class Memory(AsyncResource):
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
         self._log: Log = self._window_cache or self._store
-        # For sections and templates.
-        self.compose_cache = ComposeCache(resident=resident)
         self.vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
@@ -328,11 +325,7 @@ class Memory(AsyncResource):
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         check_int("after", after, least=0, most=MAX_POSITION)
         check_int("before", before, least=0, most=MAX_POSITION, optional=True)
-        window = await self.read_key(key, after=after, before=before, limit=limit)
-        if self._window_cache is None or isinstance(window.entries, list):
-            return window
-        # A list belongs to the caller, unlike what the cache has.
-        return Window(window.head, list(window.entries))
+        return await self.read_key(key, after=after, before=before, limit=limit)
 
     def read_key(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
@@ -514,7 +507,6 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
-        self.compose_cache.forget(agent=self.agent, scope=scope, conversation=conversation)
         self.term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:
@@ -608,6 +600,7 @@ class Memory(AsyncResource):
         deleted = await self._log.delete(scope, agent, conversation, ids)
         self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         forget_texts()
+        forget_deleted(scope)
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

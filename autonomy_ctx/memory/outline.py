@@ -6,7 +6,7 @@ state. `autonomy_ctx.testing.outline_contract.OutlineContract` tests it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -84,3 +84,17 @@ class OutlineReader(Protocol):
 
         Segments are ordered by number. Ranges are ascending and do not overlap.
         """
+
+
+def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
+    """Ranges that hold the positions; those at most `max_gap` apart share one."""
+    first = last = None
+    for position in sorted(positions):
+        if first is None or last is None:
+            first = position
+        elif position > last + max_gap:
+            yield first, last
+            first = position
+        last = position
+    if first is not None and last is not None:
+        yield first, last

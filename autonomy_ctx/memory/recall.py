@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.ranking import fuse_scores
 from autonomy_ctx.memory.recall_block import Candidate, RecallResult, RecallWriter
 from autonomy_ctx.memory.recall_query import Period, parse_query

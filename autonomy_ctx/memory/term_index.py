@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio.to_thread
 
 from autonomy_ctx.language.terms import BM25_B, BM25_K1
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
 

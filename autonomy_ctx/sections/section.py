@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView
@@ -49,18 +49,6 @@ class Omission:
     what: Literal["messages", "facts", "pins", "profile"] = "messages"
 
 
-class _UnsealedOmission:
-    __slots__ = Omission.__slots__
-
-
-def make_log_omission(*, last: int, count: int, reason: str) -> Omission:
-    """Messages of the log up to `last`; in a third of the time, see `UnsealedMessage`."""
-    made: Any = _UnsealedOmission()
-    made.first, made.last, made.count, made.reason, made.what = 1, last, count, reason, "messages"
-    made.__class__ = Omission
-    return cast(Omission, made)
-
-
 def pin_omission(positions: Sequence[int], reason: str) -> Omission:
     """The omission of pinned messages that do not fit, with their positions; a summary covers them."""
     places = ", ".join(map(str, positions))
@@ -71,9 +59,6 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
         reason=f"{reason}: no room for what is pinned at {places}",
         what="pins",
     )
-
-
-_NO_COUNTS: tuple[str, tuple[int, ...]] = ("", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +78,6 @@ class Contribution:
     note: str | None = None
     # The messages of other conversations that these quote: deleting one deletes the record of the context.
     refs: Sequence[MessageRef] = ()
-    # What the first messages cost before calibration, and by which counter; see `known_counts`.
-    _counts: tuple[str, tuple[int, ...]] = field(default=_NO_COUNTS, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):
@@ -105,52 +88,6 @@ class Contribution:
         for ref in self.refs:
             if not isinstance(ref, MessageRef):
                 raise TypeError(f"refs has a {type(ref).__name__}; give a MessageRef for each quoted message")
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether it is immutable, so that it can be compared with a later one by identity."""
-        return type(self.messages) is tuple and (self.positions is None or type(self.positions) is tuple)
-
-
-class _UnsealedContribution:
-    __slots__ = Contribution.__slots__
-
-
-def make_log_contribution(
-    messages: tuple[Message, ...], positions: tuple[int, ...], omitted: tuple[Omission, ...]
-) -> Contribution:
-    """Messages of the log with as many positions; in a third of the time, see `UnsealedMessage`."""
-    made: Any = _UnsealedContribution()
-    made.messages, made.positions, made.omitted = messages, positions, omitted
-    made.problem = made.shorter = made.note = None
-    made.floor, made.refs, made._counts = 0, (), _NO_COUNTS
-    made.__class__ = Contribution
-    return cast(Contribution, made)
-
-
-def known_counts(contribution: Contribution, counter: str) -> tuple[int, ...]:
-    """What is known of the tokens of its first messages, by the name of the counter."""
-    name, counts = contribution._counts
-    return counts if name == counter else ()
-
-
-def note_counts(contribution: Contribution, counter: str, counts: tuple[int, ...]) -> None:
-    """Keep what its messages cost, as long as it cannot change."""
-    if contribution.is_frozen:
-        object.__setattr__(contribution, "_counts", (counter, counts))
-
-
-def extend_contribution(
-    contribution: Contribution, messages: Sequence[Message], positions: Sequence[int]
-) -> Contribution:
-    """The same with further messages of the log, which alone will be counted."""
-    before = contribution.positions
-    assert before is not None
-    longer = replace(
-        contribution, messages=(*contribution.messages, *messages), positions=(*before, *positions)
-    )
-    object.__setattr__(longer, "_counts", contribution._counts)
-    return longer
 
 
 def data_message(text: str) -> Message:

@@ -37,9 +37,6 @@ class Measure:
     def scale(self, tokens: int) -> int:
         return tokens if self.factor == 1.0 else ceil(tokens * self.factor)
 
-    def scale_each(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        return counts if self.factor == 1.0 else tuple([self.scale(tokens) for tokens in counts])
-
     def clamp(self, message: Message, tokens: int, location_note: str | None) -> Message:
         """The message in so many calibrated tokens, where that is possible."""
         plain = tokens if self.factor == 1.0 else int(tokens / self.factor)
@@ -440,10 +437,10 @@ class _SectionShare:
     fixed: bool
     # It has the newest user message.
     has_newest_user: bool
-    shrinker: SectionShrinker | None = None
 
 
-ShrinkStep: TypeAlias = Callable[[_SectionShare, SectionShrinker, int], ShrunkSection]
+# Shrinks a section to a room, with its `min_tokens`.
+ShrinkStep: TypeAlias = Callable[[SectionShrinker, int, int], ShrunkSection]
 
 
 def fit_sections(
@@ -470,24 +467,31 @@ def fit_sections(
         key=lambda share: (share.options.priority, -share.index),
     )
     before = [share.result for share in shares]
+    shrinkers = {
+        share.index: SectionShrinker(
+            share.content, limit=budget.limit, reason=f"max_tokens={budget.max_tokens}", measure=measure
+        )
+        for share in giving
+    }
 
-    def give(step: ShrinkStep, order: Sequence[_SectionShare]) -> None:
+    def give(shrink: ShrinkStep, order: Sequence[_SectionShare]) -> None:
+        """Shrink one section after the other until all together fit."""
         for share in order:
             over = _total_tokens(shares) - budget.limit
             if over > 0:
-                share.result = step(
-                    share, _budget_shrinker(budget, share, measure), max(share.result.tokens - over, 0)
-                )
+                room = max(share.result.tokens - over, 0)
+                share.result = shrink(shrinkers[share.index], room, share.options.min_tokens)
 
-    give(_shrink_to_minimum, giving)
+    give(lambda shrinker, room, least: shrinker.shrink_to(max(room, least), least=least), giving)
     if _total_tokens(shares) > budget.limit:
         # Not all minimums fit: start again without minimums.
         for share, shown in zip(shares, before, strict=True):
             share.result = shown
-        give(_shrink_to_room, giving)
-        give(_shrink_to_summary, giving)
+        give(lambda shrinker, room, _: shrinker.shrink_to(room), giving)
+        give(lambda shrinker, room, _: shrinker.shrink_to_summary(room), giving)
         # What the user just said is the last to be touched.
-        give(_shrink_to_kept, sorted(giving, key=lambda share: share.has_newest_user))
+        last = sorted(giving, key=lambda share: share.has_newest_user)
+        give(lambda shrinker, room, _: shrinker.shrink_to_kept(room), last)
     if _total_tokens(shares) > budget.limit:
         raise _budget_exceeded(shares, budget)
     return [share.result.to_fitted() for share in shares]
@@ -569,30 +573,6 @@ def _apply_own_limit(share: _SectionShare, measure: Measure) -> None:
     raise BudgetExceeded(
         needed=share.result.tokens, budget=most, sections={share.content.name: share.result.tokens}
     )
-
-
-def _budget_shrinker(budget: BudgetReport, share: _SectionShare, measure: Measure) -> SectionShrinker:
-    """The shrinker of a section for the budget; its steps differ from those for the section's own limit."""
-    reason = f"max_tokens={budget.max_tokens}"
-    if share.shrinker is None:
-        share.shrinker = SectionShrinker(share.content, limit=budget.limit, reason=reason, measure=measure)
-    return share.shrinker
-
-
-def _shrink_to_minimum(share: _SectionShare, shrinker: SectionShrinker, room: int) -> ShrunkSection:
-    return shrinker.shrink_to(max(room, share.options.min_tokens), least=share.options.min_tokens)
-
-
-def _shrink_to_room(share: _SectionShare, shrinker: SectionShrinker, room: int) -> ShrunkSection:
-    return shrinker.shrink_to(room)
-
-
-def _shrink_to_summary(share: _SectionShare, shrinker: SectionShrinker, room: int) -> ShrunkSection:
-    return shrinker.shrink_to_summary(room)
-
-
-def _shrink_to_kept(share: _SectionShare, shrinker: SectionShrinker, room: int) -> ShrunkSection:
-    return shrinker.shrink_to_kept(room)
 
 
 def _total_tokens(shares: Sequence[_SectionShare]) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -20,8 +20,8 @@ import anyio.to_thread
 from autonomy_ctx.formats.base import NO_THINKING, RequestOptions
 from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.language.fact import STANDING_HEADING
-from autonomy_ctx.memory.entries import position_ranges
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY
@@ -121,64 +121,21 @@ class SharedPrefix:
     share: float
 
 
-class ContextLayout:
-    """The messages of a context in their order, what each costs, and a report of each section.
-
-    All of it follows from what the sections gave and from the limits, so that one layout serves every
-    context between two changes. Counts and reports are made when they are first asked for, the reports
-    without times.
-    """
-
-    __slots__ = ("_count", "_counts", "_make_reports", "_reports", "_tokens", "messages")
-
-    def __init__(
-        self,
-        messages: tuple[Message, ...],
-        count: Callable[[], tuple[int, ...]],
-        make_reports: Callable[[], Sequence[SectionReport]],
-    ) -> None:
-        self.messages = messages
-        self._count: Callable[[], tuple[int, ...]] | None = count
-        self._counts: tuple[int, ...] = ()
-        self._tokens = 0
-        self._make_reports: Callable[[], Sequence[SectionReport]] | None = make_reports
-        self._reports: tuple[SectionReport, ...] = ()
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The tokens of each message."""
-        if self._count is not None:
-            self._counts = self._count()
-            self._tokens, self._count = sum(self._counts), None
-        return self._counts
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of all messages."""
-        return self._tokens if self._count is None else sum(self.counts)
-
-    @property
-    def reports(self) -> tuple[SectionReport, ...]:
-        """What each section did, in order."""
-        if self._make_reports is not None:
-            self._reports, self._make_reports = tuple(self._make_reports()), None
-        return self._reports
-
-
 class ComposedContext:
     """The messages for one turn of one conversation, section by section."""
 
     __slots__ = (
-        "_layout",
-        "_milliseconds",
-        "_sections",
-        "_shared_prefix",
+        "_counts",
+        "_messages",
         "budget",
         "calibration",
         "conversation",
         "params",
         "scope",
+        "sections",
+        "shared",
         "thinking",
+        "tokens",
     )
 
     def __init__(
@@ -196,66 +153,49 @@ class ComposedContext:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self.scope, self.conversation = scope, conversation
+        self._messages, self._counts = tuple(messages), tuple(counts)
+        self.tokens = sum(self._counts)
+        # The reports of the sections, in order.
+        self.sections = tuple(sections)
         self.calibration = calibration
         self.budget = budget
         # Of a context that was sent: which thinking of earlier replies went with it, and which did not.
         self.thinking = NO_THINKING
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
-        reports, tokens = tuple(sections), tuple(counts)
-        self._layout = ContextLayout(tuple(messages), lambda: tokens, lambda: reports)
-        self._milliseconds: Sequence[float] = [report.milliseconds for report in reports]
-        self._sections: tuple[SectionReport, ...] | None = reports
-        self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
-
-    @property
-    def sections(self) -> tuple[SectionReport, ...]:
-        """What each section did, in order."""
-        if self._sections is None:
-            reports = zip(self._layout.reports, self._milliseconds, strict=True)
-            self._sections = tuple(replace(report, milliseconds=time) for report, time in reports)
-        return self._sections
+        # The prefix shared with the previous context, if `compose` was given one.
+        self.shared = shared if previous is None else self.shared_prefix(previous)
 
     @property
     def messages(self) -> list[Message]:
         """The messages that the model will see, in order."""
-        return list(self._layout.messages)
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of all messages."""
-        return self._layout.tokens
+        return list(self._messages)
 
     @property
     def counts(self) -> list[int]:
         """The tokens of each message."""
-        return list(self._layout.counts)
+        return list(self._counts)
 
     @property
     def milliseconds(self) -> float:
         """The time of all sections together."""
-        return sum(self._milliseconds)
-
-    @property
-    def shared(self) -> SharedPrefix | None:
-        """The prefix shared with the previous context, if `compose` was given one."""
-        return self._shared_prefix
+        return sum(report.milliseconds for report in self.sections)
 
     @property
     def omitted(self) -> list[Omission]:
         """Stored messages and facts that are not shown, by all sections."""
-        return [omission for report in self._layout.reports for omission in report.omitted]
+        return [omission for report in self.sections for omission in report.omitted]
 
     @property
     def facts(self) -> list[str]:
         """The facts that the context shows, one line each."""
-        texts = [message.facts for message in self._layout.messages if isinstance(message, Summary)]
+        texts = [message.facts for message in self._messages if isinstance(message, Summary)]
         return [line for text in texts for line in text.splitlines() if line and line != STANDING_HEADING]
 
     @property
     def cut(self) -> list[Cut]:
         """The cuts of a budget, in all sections."""
-        return [cut for report in self._layout.reports for cut in report.cut]
+        return [cut for report in self.sections for cut in report.cut]
 
     def section(self, name: str) -> SectionReport | None:
         """The report of the first section with a name."""
@@ -263,41 +203,41 @@ class ComposedContext:
 
     def section_tokens(self, name: str) -> int:
         """The tokens of all sections with this name."""
-        return sum([report.tokens for report in self._layout.reports if report.name == name])
+        return sum([report.tokens for report in self.sections if report.name == name])
 
     def origins(self) -> list[Origin]:
         """For each message: the section, the position in the log if it has one, and its tokens."""
         found: dict[int, Origin] = {}
-        for section in self._layout.reports:
+        for section in self.sections:
             for index, position in zip(section.indexes, section.positions, strict=True):
-                tokens = self._layout.counts[index]
+                tokens = self._counts[index]
                 found[index] = Origin(section=section.name, position=position, tokens=tokens)
-        return [found[index] for index in range(len(self._layout.messages))]
+        return [found[index] for index in range(len(self._messages))]
 
     def positions(self) -> list[int | None]:
         """For each message its position in the log, if it has one."""
-        found: list[int | None] = [None] * len(self._layout.messages)
-        for section in self._layout.reports:
+        found: list[int | None] = [None] * len(self._messages)
+        for section in self.sections:
             _place(section.positions, section, found)
         return found
 
     @property
     def refs(self) -> tuple[MessageRef, ...]:
         """The messages of other conversations that the sections quote, each once."""
-        return tuple(dict.fromkeys(one for report in self._layout.reports for one in report.refs))
+        return tuple(dict.fromkeys(one for report in self.sections for one in report.refs))
 
     def shows_position(self, position: int) -> bool:
         """Tell whether a message of the log is shown, by its position."""
-        return any(position in section.positions for section in self._layout.reports)
+        return any(position in section.positions for section in self.sections)
 
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """The cache breakpoints: at most 4 indexes of messages, in order."""
-        kinds: list[SectionKind] = ["volatile"] * len(self._layout.messages)
-        for section in self._layout.reports:
+        kinds: list[SectionKind] = ["volatile"] * len(self._messages)
+        for section in self.sections:
             _place([section.kind] * section.messages, section, kinds)
-        shared = 0 if self._shared_prefix is None else self._shared_prefix.messages
-        return choose_breakpoints(self._layout.messages, kinds, shared)
+        shared = 0 if self.shared is None else self.shared.messages
+        return choose_breakpoints(self._messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """The cost of sending it, in the currency of the price, if the shared prefix is cached."""
@@ -307,30 +247,29 @@ class ComposedContext:
             )
         check_int("output_tokens", output_tokens, least=0)
         tools = 0 if self.budget is None else self.budget.tools
-        cached = 0 if self._shared_prefix is None else tools + self._shared_prefix.tokens
+        cached = 0 if self.shared is None else tools + self.shared.tokens
         if cached < MIN_CACHED_TOKENS:
             cached = 0
         return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)
 
     def shared_prefix(self, previous: ComposedContext) -> SharedPrefix:
         """The prefix that this context shares with an earlier one."""
-        messages, counts, total = self._layout.messages, self._layout.counts, self.tokens
-        older = previous._layout.messages
-        same = len(messages) if messages is older else 0
-        for message, before in zip(messages[same:], older, strict=False):
+        messages, counts, older = self._messages, self._counts, previous._messages
+        same = 0
+        for message, before in zip(messages, older, strict=False):
             if message is not before and visible_fields(message) != visible_fields(before):
                 break
             same += 1
-        tokens = total if same == len(messages) else sum(counts[:same])
+        tokens = sum(counts[:same])
         if same < min(len(messages), len(older)):
             tokens += int(counts[same] * _shared_summary_fraction(messages[same], older[same]))
-        return SharedPrefix(messages=same, tokens=tokens, share=tokens / total if total else 1.0)
+        return SharedPrefix(messages=same, tokens=tokens, share=tokens / self.tokens if self.tokens else 1.0)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The messages as plain dicts of chat completions, one for each; they belong to the caller."""
         from autonomy_ctx.formats.openai import openai_message
 
-        shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._layout.messages]
+        shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._messages]
         return [openai_message(message) for message in shown]
 
     def to_openai(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
@@ -342,13 +281,13 @@ class ComposedContext:
         """
         from autonomy_ctx.formats.sdk import openai_arguments
 
-        return openai_arguments(self._layout.messages, self._asked(tools), model=model)
+        return openai_arguments(self._messages, self._asked(tools), model=model)
 
     def to_responses(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for OpenAI's `client.responses.create`: `input` and `tools`."""
         from autonomy_ctx.formats.sdk import responses_arguments
 
-        return responses_arguments(self._layout.messages, self._asked(tools), model=model)
+        return responses_arguments(self._messages, self._asked(tools), model=model)
 
     def to_anthropic(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
@@ -359,13 +298,13 @@ class ComposedContext:
         """
         from autonomy_ctx.formats.sdk import anthropic_arguments
 
-        return anthropic_arguments(self._layout.messages, self._asked(tools, caching), model=model)
+        return anthropic_arguments(self._messages, self._asked(tools, caching), model=model)
 
     def to_google(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for Google's `client.models.generate_content`: `contents` and `config`."""
         from autonomy_ctx.formats.sdk import google_arguments
 
-        return google_arguments(self._layout.messages, self._asked(tools), model=model)
+        return google_arguments(self._messages, self._asked(tools), model=model)
 
     def to_bedrock(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
@@ -373,7 +312,7 @@ class ComposedContext:
         """Keyword arguments for Amazon's `client.converse`: `messages`, `system` and `toolConfig`."""
         from autonomy_ctx.formats.sdk import bedrock_arguments
 
-        return bedrock_arguments(self._layout.messages, self._asked(tools, caching), model=model)
+        return bedrock_arguments(self._messages, self._asked(tools, caching), model=model)
 
     def _asked(self, tools: Sequence[Any], caching: bool = False) -> RequestOptions:
         specs = [tool_spec(tool) for tool in tools]
@@ -381,35 +320,14 @@ class ComposedContext:
 
     def digest(self) -> str:
         """A hash of everything the model will see: equal hashes mean equal bytes."""
-        shown = json.dumps([visible_fields(message) for message in self._layout.messages], ensure_ascii=True)
+        shown = json.dumps([visible_fields(message) for message in self._messages], ensure_ascii=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 
     def __len__(self) -> int:
-        return len(self._layout.messages)
+        return len(self._messages)
 
     def __repr__(self) -> str:
-        return f"ComposedContext({len(self._layout.messages)} messages, {self.tokens} tokens)"
-
-
-def context_of_layout(
-    layout: ContextLayout,
-    times: Sequence[float],
-    *,
-    scope: str,
-    conversation: str,
-    calibration: float,
-    previous: ComposedContext | None,
-    budget: BudgetReport | None,
-    params: Mapping[str, Any],
-) -> ComposedContext:
-    """The context with a layout; `times` are the milliseconds that each section took this time."""
-    made = ComposedContext.__new__(ComposedContext)
-    made.scope, made.conversation = scope, conversation
-    made.calibration, made.budget, made.thinking = calibration, budget, NO_THINKING
-    made.params = MappingProxyType(dict(params)) if params else EMPTY
-    made._layout, made._milliseconds, made._sections = layout, times, None
-    made._shared_prefix = None if previous is None else made.shared_prefix(previous)
-    return made
+        return f"ComposedContext({len(self._messages)} messages, {self.tokens} tokens)"
 
 
 def without_params(composed: ComposedContext) -> ComposedContext:
@@ -521,7 +439,7 @@ def _encode_context(
         "messages": messages,
         "stored": _fingerprint(named),
         "counts": composed.counts,
-        "sections": list(map(_encode_section, composed._layout.reports, composed._milliseconds)),
+        "sections": [_encode_section(report) for report in composed.sections],
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else encode_fields(composed.budget),
         "shared": None if composed.shared is None else encode_fields(composed.shared),
@@ -548,9 +466,8 @@ async def _read_stored(
     return found
 
 
-def _encode_section(section: SectionReport, milliseconds: float) -> dict[str, Any]:
+def _encode_section(section: SectionReport) -> dict[str, Any]:
     form = encode_fields(section)
-    form["milliseconds"] = milliseconds
     form["omitted"] = [encode_fields(one) for one in section.omitted]
     form["cut"] = [encode_fields(one) for one in section.cut]
     form["refs"] = [(one.conversation, one.position, one.agent) for one in section.refs]

@@ -9,9 +9,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from operator import attrgetter
-from types import CoroutineType
+from contextlib import nullcontext
 from typing import Any, NamedTuple, get_args
 
 import anyio
@@ -141,85 +139,51 @@ def _handles_timeout(section: Any, method: str) -> bool:
 logger = logging.getLogger("autonomy_ctx.template")
 
 
-class SectionPlan(NamedTuple):
-    """The sections of a template, and what about them is the same in every compose."""
-
-    sections: tuple[Section, ...]
-    options: tuple[SectionOptions, ...]
-    # Whether a section runs beside the others, and whether one has a limit of its own.
-    has_independent: bool
-    has_limits: bool
-    # Those that want to know what was made of their messages, and where they stand.
-    observers: tuple[tuple[int, ComposeObserver], ...]
+_NO_MESSAGES = Contribution(())
 
 
-def plan_sections(section_options: Sequence[SectionOptions]) -> SectionPlan:
-    """The plan of sections in their order."""
-    return SectionPlan(
-        sections=tuple(options.section for options in section_options),
-        options=tuple(section_options),
-        has_independent=any(options.independent for options in section_options),
-        has_limits=any(options.max_tokens is not None for options in section_options),
-        observers=tuple(
-            (index, options.observer)
-            for index, options in enumerate(section_options)
-            if options.observer is not None
-        ),
-    )
+class SectionResult(NamedTuple):
+    """A section's messages, the time it took, and what went wrong."""
 
-
-_EMPTY_CONTRIBUTION = Contribution(())
-# What a section gives that does not run. It is an object of its own: nobody else has it.
-DISABLED = Contribution(())
-
-
-_is_frozen = attrgetter("is_frozen")
-
-
-class SectionResults:
-    """What each section gave, how long it took, and what went wrong, by the section's index."""
-
-    __slots__ = ("contributions", "milliseconds", "problems")
-
-    def __init__(self, sections: int) -> None:
-        self.contributions = [DISABLED] * sections
-        self.milliseconds = [0.0] * sections
-        # Of most contexts there are none.
-        self.problems: dict[int, str] = {}
-
-    @property
-    def are_final(self) -> bool:
-        """Whether nothing that the sections gave can change any more."""
-        return all(map(_is_frozen, self.contributions))
+    contribution: Contribution = _NO_MESSAGES
+    milliseconds: float = 0.0
+    problem: str | None = None
+    enabled: bool = True
 
 
 async def run_sections(
-    plan: SectionPlan, memory: Any, scope: str, conversation: str, params: ComposeParams
-) -> SectionResults:
-    """The results of all sections. Independent sections run in parallel with the others."""
+    section_options: Sequence[SectionOptions],
+    memory: Any,
+    scope: str,
+    conversation: str,
+    params: ComposeParams,
+) -> list[SectionResult]:
+    """The result of each section. Independent sections run in parallel with the others."""
     # Before the first one runs: a switch counts from the next context on.
-    running = [index for index, section in enumerate(plan.sections) if is_enabled(section)]
-    results = SectionResults(len(plan.sections))
-    if plan.has_independent:
-        run = partial(_run_in_turn, plan.options, results, memory, scope, conversation, params)
-        await _run_beside(plan.options, running, run)
+    running = [index for index, options in enumerate(section_options) if is_enabled(options.section)]
+    results = [SectionResult(enabled=False)] * len(section_options)
+
+    async def run(index: int) -> None:
+        results[index] = await _run_section(section_options[index], memory, scope, conversation, params)
+
+    if any(options.independent for options in section_options):
+        await _run_beside(section_options, running, run)
     else:
-        await _run_in_turn(plan.options, results, memory, scope, conversation, params, running)
+        for index in running:
+            await run(index)
     return results
 
 
 async def _run_beside(
-    section_options: Sequence[SectionOptions],
-    running: Sequence[int],
-    run_in_turn: Callable[[Sequence[int]], Awaitable[None]],
+    section_options: Sequence[SectionOptions], running: Sequence[int], run: Callable[[int], Awaitable[None]]
 ) -> None:
     """Run independent sections in tasks of their own, and the others one after the other."""
-    failures: list[SectionError] = []
+    failures: list[Exception] = []
 
-    async def run(index: int) -> None:
+    async def run_guarded(index: int) -> None:
         try:
-            await run_in_turn((index,))
-        except SectionError as error:
+            await run(index)
+        except Exception as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
             group.cancel_scope.cancel()
@@ -227,66 +191,47 @@ async def _run_beside(
     async with anyio.create_task_group() as group:
         for index in running:
             if section_options[index].independent:
-                group.start_soon(run, index)
+                group.start_soon(run_guarded, index)
         for index in running:
             if not section_options[index].independent and not failures:
-                await run(index)
+                await run_guarded(index)
     if failures:
         raise failures[0]
 
 
-async def _run_in_turn(
-    section_options: Sequence[SectionOptions],
-    results: SectionResults,
-    memory: Any,
-    scope: str,
-    conversation: str,
-    params: ComposeParams,
-    running: Sequence[int],
-) -> None:
-    """Run sections one after the other; only a required one may raise."""
+async def _run_section(
+    options: SectionOptions, memory: Any, scope: str, conversation: str, params: ComposeParams
+) -> SectionResult:
+    """Run one section; only a required one may raise."""
     started = time.perf_counter()
-    for index in running:
-        options = section_options[index]
-        contribution = _EMPTY_CONTRIBUTION
-        try:
-            if options.timeout is None:
-                found = options.get_contribution(memory, scope, conversation, params)
-                if found.__class__ is CoroutineType or inspect.isawaitable(found):
-                    found = await found
-                contribution = found if isinstance(found, Contribution) else await _read_messages(found)
-                problem = contribution.problem
-            else:
-                with anyio.move_on_after(options.timeout) as time_scope:
-                    found = options.get_contribution(memory, scope, conversation, params)
-                    if inspect.isawaitable(found):
-                        found = await found
-                    contribution = found if isinstance(found, Contribution) else await _read_messages(found)
-                problem = (
-                    f"took longer than {options.timeout:g} s"
-                    if time_scope.cancelled_caught
-                    else contribution.problem
-                )
-            if contribution.positions is not None:
-                params.composition.shown.append(contribution.positions)
-        except Exception as error:
+    contribution = _NO_MESSAGES
+    problem: str | None = None
+    try:
+        with anyio.move_on_after(options.timeout) if options.timeout is not None else nullcontext() as limit:
+            found = options.get_contribution(memory, scope, conversation, params)
+            if inspect.isawaitable(found):
+                found = await found
+            contribution = found if isinstance(found, Contribution) else await _read_messages(found)
+        problem = contribution.problem
+        if limit is not None and limit.cancelled_caught:
+            problem = f"took longer than {options.timeout:g} s"
+        if contribution.positions is not None:
+            params.composition.shown.append(contribution.positions)
+    except Exception as error:
+        if options.required:
+            if isinstance(error, StoreError | InvalidKey):
+                # Not the section's fault, and its own sentence says what to do.
+                raise
+            failed = f"failed: {describe_error(error)}"
+            raise SectionError(section=options.name, problem=failed) from error
+        logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
+        contribution, problem = _NO_MESSAGES, describe_error(error)
+    else:
+        if problem is not None:
             if options.required:
-                if isinstance(error, StoreError | InvalidKey):
-                    # Not the section's fault, and its own sentence says what to do.
-                    raise
-                problem = f"failed: {describe_error(error)}"
-                raise SectionError(section=options.name, problem=problem) from error
-            logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
-            results.problems[index] = describe_error(error)
-        else:
-            if problem is not None:
-                if options.required:
-                    raise SectionError(section=options.name, problem=problem)
-                logger.warning("section `%s` is incomplete: it %s", options.name, problem)
-                results.problems[index] = problem
-        ended = time.perf_counter()
-        results.contributions[index], results.milliseconds[index] = contribution, (ended - started) * 1000
-        started = ended
+                raise SectionError(section=options.name, problem=problem)
+            logger.warning("section `%s` is incomplete: it %s", options.name, problem)
+    return SectionResult(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
 async def _read_messages(found: Any) -> Contribution:

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from itertools import chain
-from operator import is_
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, begin_urgent_step, close_resource
+from autonomy_ctx.background import AsyncResource, Chunks, begin_urgent_step, close_resource
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates, measure_texts
-from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key
-from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
-from autonomy_ctx.sections.section import ComposeParams, Contribution, known_counts, note_counts
-from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections
+from autonomy_ctx.sections.section import ComposeParams, Contribution
+from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections, keep_all
 from autonomy_ctx.template.cache_order import (
     CacheWarning,
     PlannedSection,
@@ -34,130 +27,15 @@ from autonomy_ctx.template.cache_order import (
     arrange_for_cache,
     lint_order,
 )
-from autonomy_ctx.template.composed import (
-    BudgetReport,
-    ComposedContext,
-    ContextLayout,
-    SectionReport,
-    context_of_layout,
-)
+from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
 from autonomy_ctx.template.running import (
-    DISABLED,
     SectionOptions,
-    SectionPlan,
-    SectionResults,
+    SectionResult,
     is_enabled,
-    plan_sections,
     read_section_options,
     run_sections,
 )
 from autonomy_ctx.validation import check_int
-
-
-class _KnownLayout(NamedTuple):
-    """The layout of a context, and all that it follows from."""
-
-    plan: SectionPlan
-    results: SectionResults
-    # The names of the sections, how messages are counted, the limits: compared by value.
-    conditions: tuple[Any, ...]
-    layout: ContextLayout
-
-    def is_still_right(self, plan: SectionPlan, results: SectionResults, conditions: tuple[Any, ...]) -> bool:
-        """Whether the same sections gave the same, under the same conditions."""
-        if plan is not self.plan or conditions != self.conditions:
-            return False
-        known = self.results
-        return results.problems == known.problems and all(
-            map(is_, results.contributions, known.contributions)
-        )
-
-
-def whole_sections(
-    contributions: Sequence[Contribution], counts: Sequence[Sequence[int]]
-) -> list[FittedSection]:
-    """What sections show without a budget, or within it: all."""
-    shown = []
-    for found, own in zip(contributions, counts, strict=True):
-        positions = None if found.positions is None else tuple(found.positions)
-        shown.append(FittedSection(tuple(found.messages), own, positions, (), ()))
-    return shown
-
-
-def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, int]]]:
-    """For each section, where its pieces begin in the context and how many messages they have."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    at = 0
-    for piece in pieces:
-        length = piece.last - piece.first
-        found.setdefault(piece.section, []).append((at, length))
-        at += length
-    return found
-
-
-def make_reports(
-    names: Sequence[str],
-    section_options: Sequence[SectionOptions],
-    results: SectionResults,
-    shown: Sequence[FittedSection],
-    pieces: Sequence[SectionSlice],
-) -> list[SectionReport]:
-    """What each section did, without times."""
-    starts = section_starts(pieces)
-    return [
-        _make_report(name, options, found, results.problems.get(index), own, starts[index])
-        for index, (name, options, found, own) in enumerate(
-            zip(names, section_options, results.contributions, shown, strict=True)
-        )
-    ]
-
-
-def layout_as_given(
-    messages: tuple[Message, ...],
-    names: Sequence[str],
-    plan: SectionPlan,
-    results: SectionResults,
-    count: Callable[[], Sequence[Sequence[int]]],
-) -> ContextLayout:
-    """The layout where every section shows all it has, where it stands; `count` gives the tokens of each."""
-
-    def make() -> list[SectionReport]:
-        shown = whole_sections(results.contributions, count())
-        pieces = arrange_as_given([one.messages for one in shown])
-        return make_reports(names, plan.options, results, shown, pieces)
-
-    return ContextLayout(messages, lambda: tuple(chain.from_iterable(count())), make)
-
-
-def _make_report(
-    name: str,
-    options: SectionOptions,
-    found: Contribution,
-    problem: str | None,
-    shown: FittedSection,
-    pieces: Sequence[tuple[int, int]],
-) -> SectionReport:
-    """The report of a section; `pieces` are where its messages begin and how many they are."""
-    counts, positions = shown.counts, shown.positions
-    disabled = found is DISABLED
-    (start, before), *rest = pieces
-    return SectionReport(
-        name=name,
-        kind=options.kind,
-        status="skipped" if disabled else "failed" if problem else "included",
-        reason="disabled" if disabled else problem,
-        start=start,
-        messages=len(counts),
-        tokens=sum(counts),
-        milliseconds=0.0,
-        positions=tuple(positions) if positions is not None else (None,) * len(counts),
-        omitted=found.omitted + shown.omitted,
-        cut=shown.cut,
-        split=(before, rest[0][0]) if rest else None,
-        note=found.note,
-        refs=tuple(found.refs),
-    )
-
 
 _DEFAULT_COUNTER = TokenCounter()
 # What is cut on the event loop at most: a few milliseconds.
@@ -208,11 +86,8 @@ class ContextTemplate(AsyncResource):
         self.hooks = validate_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
-        self._layouts = ComposeStates[_KnownLayout]()
         # By the id of a section, which its options keep alive: the id cannot come to mean another one.
         self._section_options: dict[int, SectionOptions] = {}
-        # Of all sections, as long as these are the same.
-        self._plan = plan_sections(())
         for section in self.sections:
             self._options_of(section)
         for name, count in Counter(self.get_section_names()).items():
@@ -222,7 +97,7 @@ class ContextTemplate(AsyncResource):
     @property
     def section_options(self) -> list[SectionOptions]:
         """Each section with its options and what it offers, in order."""
-        return list(self._current_plan().options)
+        return [self._options_of(section) for section in self.sections]
 
     def get_section(self, name: str) -> Any | None:
         """The first section with a name, or None."""
@@ -246,7 +121,6 @@ class ContextTemplate(AsyncResource):
             return False
         self.sections.remove(section)
         self._section_options.pop(id(section), None)
-        self._plan = plan_sections(())
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
@@ -320,96 +194,38 @@ class ContextTemplate(AsyncResource):
     ) -> ComposedContext:
         """Run the sections and put together what they give."""
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
-        factor = counter.calibration.factor
+        measure = Measure(counter, counter.calibration.factor)
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
         if budget is not None:
             shared.composition = replace(shared.composition, max_tokens=budget.limit)
-        plan = self._current_plan()
-        cache = memory.compose_cache if isinstance(memory, Memory) else None
-        epoch = 0 if cache is None else cache.epoch
-        results = await run_sections(plan, memory, scope, conversation, shared)
-        names, turn = [section.name for section in plan.sections], shared.composition.turn_position
-        conditions = (names, counter.name, factor, budget, turn, self.arrange)
-        key = ("", scope, conversation) if cache is None else (memory.agent, scope, conversation)
-        known = None if cache is None else self._layouts.get(cache, key)
-        if known is not None and known.is_still_right(plan, results, conditions):
-            layout = known.layout
-            if len(layout.messages) > CHUNK_SIZE:
-                # As while they are counted: others get their turn beside a long context.
-                await anyio.lowlevel.checkpoint()
-        else:
-            layout = await self._make_layout(names, plan, results, budget, Measure(counter, factor), turn)
-            if cache is not None and self._layouts.admits(cache, key) and results.are_final:
-                state = _KnownLayout(plan, results, conditions, layout)
-                self._keep_layout(cache, Key(*key), epoch, state)
-        composed = context_of_layout(
-            layout,
-            results.milliseconds,
+        section_options = self.section_options
+        results = await run_sections(section_options, memory, scope, conversation, shared)
+        contents = [
+            await _count_content(options, result.contribution, measure)
+            for options, result in zip(section_options, results, strict=True)
+        ]
+        turn_position = shared.composition.turn_position
+        shown = await _fit_contents(contents, section_options, budget, measure, turn_position)
+        slices = self._arrange(section_options, shown)
+        counts = [count for one in slices for count in shown[one.section].counts[one.first : one.last]]
+        composed = ComposedContext(
             scope=scope,
             conversation=conversation,
-            calibration=factor,
+            messages=[
+                message for one in slices for message in shown[one.section].messages[one.first : one.last]
+            ],
+            counts=counts,
+            sections=_make_reports(section_options, results, shown, slices),
+            calibration=measure.factor,
             previous=previous,
-            budget=None if budget is None else replace(budget, used=budget.tools + layout.tokens),
+            budget=None if budget is None else replace(budget, used=budget.tools + sum(counts)),
             params=shared,
         )
-        for index, observer in plan.observers:
-            contribution = results.contributions[index]
-            if contribution is not DISABLED:
-                observer.note_composed(contribution, composed, [_tool_spec(tool) for tool in tools])
+        for options, result in zip(section_options, results, strict=True):
+            if options.observer is not None and result.enabled:
+                specs = [_tool_spec(tool) for tool in tools]
+                options.observer.note_composed(result.contribution, composed, specs)
         return composed
-
-    def _keep_layout(self, cache: ComposeCache, key: Key, epoch: int, known: _KnownLayout) -> None:
-        # The messages of the log are with those who read them.
-        texts = [
-            message
-            for contribution in known.results.contributions
-            if contribution.positions is None
-            for message in contribution.messages
-        ]
-        count = len(known.layout.messages)
-        self._layouts.put(cache, key, known, epoch=epoch, references=count, text_bytes=measure_texts(texts))
-
-    async def _make_layout(
-        self,
-        names: Sequence[str],
-        plan: SectionPlan,
-        results: SectionResults,
-        budget: BudgetReport | None,
-        measure: Measure,
-        turn_position: int | None,
-    ) -> ContextLayout:
-        section_options, contributions = plan.options, results.contributions
-        if len(contributions) == 1:
-            messages = tuple(contributions[0].messages)
-        else:
-            messages = tuple(chain.from_iterable([one.messages for one in contributions]))
-        as_given = self.arrange == "given" and results.are_final
-        if as_given and budget is None and not plan.has_limits and len(messages) <= CHUNK_SIZE:
-            # Nothing is cut and nothing moved, as in most contexts. What the messages cost can wait until
-            # somebody asks; many are counted below, where others get their turn in between.
-            return layout_as_given(
-                messages, names, plan, results, partial(_count_few, measure, contributions)
-            )
-        counts = [await _count_messages(measure, contribution) for contribution in contributions]
-        if plan.has_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            shown = await _fit_contributions(
-                section_options, contributions, counts, budget, measure, turn_position=turn_position
-            )
-        elif as_given:
-            return layout_as_given(messages, names, plan, results, lambda: counts)
-        else:
-            shown = whole_sections(contributions, counts)
-        pieces = self._arrange(section_options, shown)
-        placed: list[Message] = []
-        shown_counts: list[int] = []
-        for piece in pieces:
-            placed += shown[piece.section].messages[piece.first : piece.last]
-            shown_counts += shown[piece.section].counts[piece.first : piece.last]
-        return ContextLayout(
-            tuple(placed),
-            lambda: tuple(shown_counts),
-            partial(make_reports, names, section_options, results, shown, pieces),
-        )
 
     def _arrange(
         self, section_options: Sequence[SectionOptions], shown: Sequence[FittedSection]
@@ -458,13 +274,6 @@ class ContextTemplate(AsyncResource):
             if options.closeable is not None:
                 await close_resource(options.closeable)
 
-    def _current_plan(self) -> SectionPlan:
-        """All sections with their options: the same object while the sections are the same."""
-        plan, sections = self._plan, self.sections
-        if len(plan.sections) != len(sections) or not all(map(is_, plan.sections, sections)):
-            plan = self._plan = plan_sections([self._options_of(section) for section in sections])
-        return plan
-
     def _options_of(self, section: Any) -> SectionOptions:
         known = self._section_options.get(id(section))
         if known is None:
@@ -475,56 +284,83 @@ class ContextTemplate(AsyncResource):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
-    """The tokens of each message; those that were counted before are not counted again."""
-    counter, messages = measure.counter, contribution.messages
-    known = known_counts(contribution, counter.name)
-    if len(messages) - len(known) > CHUNK_SIZE:
-        new = Chunks(messages[len(known) :])
-        known = (*known, *[count async for some in new for count in count_each(counter, some)])
-        note_counts(contribution, counter.name, known)
-        return measure.scale_each(known)
-    [counts] = _count_few(measure, [contribution])
-    return counts
+async def _count_content(
+    options: SectionOptions, contribution: Contribution, measure: Measure
+) -> SectionContent:
+    """A section's messages with their tokens; many are counted in pieces, so that others get their turn."""
+    counter = measure.counter
+    return SectionContent(
+        name=options.name,
+        messages=contribution.messages,
+        counts=[
+            measure.scale(count)
+            async for some in Chunks(contribution.messages)
+            for count in count_each(counter, some)
+        ],
+        positions=contribution.positions,
+        shorter=contribution.shorter,
+        floor=contribution.floor,
+    )
 
 
-def _count_few(measure: Measure, contributions: Sequence[Contribution]) -> list[tuple[int, ...]]:
-    """The same at once, for sections with few messages that are not counted yet."""
-    found, counter = [], measure.counter
-    for contribution in contributions:
-        messages, known = contribution.messages, known_counts(contribution, counter.name)
-        if len(known) < len(messages):
-            known = (*known, *count_each(counter, messages[len(known) :]))
-            note_counts(contribution, counter.name, known)
-        found.append(measure.scale_each(known))
-    return found
-
-
-async def _fit_contributions(
+async def _fit_contents(
+    contents: Sequence[SectionContent],
     section_options: Sequence[SectionOptions],
-    contributions: Sequence[Contribution],
-    counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
     measure: Measure,
-    *,
     turn_position: int | None,
 ) -> list[FittedSection]:
-    """What each section shows; large contexts are cut in a thread, so that others get their turn."""
-    contents = [
-        SectionContent(
-            name=options.name,
-            messages=contribution.messages,
-            counts=own,
-            positions=contribution.positions,
-            shorter=contribution.shorter,
-            floor=contribution.floor,
-        )
-        for options, contribution, own in zip(section_options, contributions, counts, strict=True)
+    """The messages that each section shows; a large context is cut in a thread."""
+    messages, tokens = sum(len(one.messages) for one in contents), sum(one.tokens for one in contents)
+    has_limit = any(options.max_tokens is not None for options in section_options)
+    if not has_limit and (budget is None or tokens <= budget.limit):
+        return [keep_all(content).to_fitted() for content in contents]
+    fit = partial(fit_sections, contents, section_options, budget, measure, turn_position=turn_position)
+    if messages > LARGE_MESSAGES or tokens > LARGE_TOKENS:
+        return await anyio.to_thread.run_sync(fit)
+    return fit()
+
+
+def _make_reports(
+    section_options: Sequence[SectionOptions],
+    results: Sequence[SectionResult],
+    shown: Sequence[FittedSection],
+    slices: Sequence[SectionSlice],
+) -> list[SectionReport]:
+    """The report of each section."""
+    starts: dict[int, list[tuple[int, int]]] = {}
+    at = 0
+    for one in slices:
+        starts.setdefault(one.section, []).append((at, one.last - one.first))
+        at += one.last - one.first
+    return [
+        _make_report(options, result, fitted, starts[index])
+        for index, (options, result, fitted) in enumerate(zip(section_options, results, shown, strict=True))
     ]
-    work = partial(fit_sections, contents, section_options, budget, measure, turn_position=turn_position)
-    if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
-        return work()
-    return await anyio.to_thread.run_sync(work)
+
+
+def _make_report(
+    options: SectionOptions, result: SectionResult, shown: FittedSection, pieces: Sequence[tuple[int, int]]
+) -> SectionReport:
+    """The report of a section; `pieces` are where its messages begin and how many they are."""
+    counts, positions, found = shown.counts, shown.positions, result.contribution
+    (start, before), *rest = pieces
+    return SectionReport(
+        name=options.name,
+        kind=options.kind,
+        status="failed" if result.problem else "included" if result.enabled else "skipped",
+        reason=result.problem if result.enabled else "disabled",
+        start=start,
+        messages=len(counts),
+        tokens=sum(counts),
+        milliseconds=result.milliseconds,
+        positions=tuple(positions) if positions is not None else (None,) * len(counts),
+        omitted=found.omitted + shown.omitted,
+        cut=shown.cut,
+        split=(before, rest[0][0]) if rest else None,
+        note=found.note,
+        refs=tuple(found.refs),
+    )
 
 
 def _warn_of_one_name(name: str) -> None:

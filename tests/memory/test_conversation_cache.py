@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.cache import ConversationCache, forget_deleted, make_store_key
 from autonomy_ctx.memory.store import Key
 
 # Names that a careless comparison takes for one another.
@@ -70,12 +70,14 @@ def test_it_forgets_a_conversation_a_scope_or_all(forgotten: dict[str, str], lef
     assert ["/".join(key) for key in cache] == left
 
 
-def test_what_belongs_to_a_part_of_a_conversation_goes_with_it() -> None:
-    ana, bob = (StoreKey(1, Key("", scope, "trip")) for scope in ("ana", "bob"))
-    other_store = StoreKey(2, ana.key)
-    cache = cache_of([ana, (ana, 4, 100), (ana, 5, 100), other_store, bob, (bob, 4, 100)])
-    cache.forget(scope="ana", conversation="trip")
-    assert list(cache) == [bob, (bob, 4, 100)]
+def test_a_deletion_drops_the_texts_of_its_scope() -> None:
+    texts: ConversationCache[Key, str] = ConversationCache(9, holds_texts=True)
+    other: ConversationCache[Key, str] = ConversationCache(9)
+    ana, bob = Key("", "ana", "trip"), Key("", "bob", "trip")
+    for cache in (texts, other):
+        cache[ana] = cache[bob] = "kept"
+    forget_deleted("ana")
+    assert (list(texts), list(other)) == ([bob], [ana, bob])
 
 
 @given(

@@ -175,7 +175,7 @@ def test_many_rows_are_read_as_each_of_them_is() -> None:
     bodies = ['[2,"Uc","x"]', '{"role":"user","content":"y"}', '[2,"",{"role":"user","content":"z","own":1}]']
     rows = [row(position, body) for position, body in enumerate(bodies, start=3)]
     assert list(decode_entries(rows)) == [decode_entry(*one[:5], one[6]) for one in rows]
-    assert list(decode_entries(rows).positions) == [3, 4, 5]
+    assert [entry.position for entry in decode_entries(rows)] == [3, 4, 5]
 
 
 def test_of_many_rows_the_one_that_cannot_be_read_is_named() -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from autonomy_ctx import Memory
+from autonomy_ctx.memory.cache import WindowCache
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Lease, StoredSegment
-from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.stores import Store
 from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, make_drafts, make_message
 

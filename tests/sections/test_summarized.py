@@ -351,9 +351,9 @@ async def test_clearing_leaves_no_text_of_a_summary_behind(memory: Memory) -> No
         await shown(section, memory)
         await section.settled()
         assert "a secret plan" in (await shown(section, memory)).summary_text
-        assert "a secret plan" in repr(vars(section._prefix_reuse))
+        assert "a secret plan" in repr([*section._conversations.values()])
         section.clear_cache("ana", "trip")
-        assert "a secret plan" not in repr(vars(section._prefix_reuse))
+        assert "a secret plan" not in repr([*section._conversations.values()])
 
 
 async def test_a_restart_brings_the_summary_back_without_asking_the_model(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,12 +20,10 @@ from autonomy_ctx import (
     create_default_template,
 )
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, PendingDigest
-from autonomy_ctx.language.digest import digest
-from autonomy_ctx.memory.conversation_cache import make_store_key
+from autonomy_ctx.memory.cache import make_store_key
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.store import make_key
 from autonomy_ctx.messages import validate_tool_pairing
-from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
@@ -97,6 +96,23 @@ def test_a_bad_setting_is_refused_with_a_sentence(
         SummarizedHistorySection(ScriptedModel(), **options)
 
 
+def test_unknown_options_of_a_section_are_refused_as_python_does() -> None:
+    said = r"SummarizedHistorySection.__init__\(\) got an unexpected keyword argument 'cieling'"
+    with pytest.raises(TypeError, match=said):
+        SummarizedHistorySection(None, cieling=8)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'model'"):
+        SummarizedHistorySection(None, model=None)  # type: ignore[call-arg]
+
+
+def test_a_section_takes_a_config_or_single_options() -> None:
+    config, model = ContextSummaryConfig(floor=3, ceiling=6), ScriptedModel()
+    assert SummarizedHistorySection(None, config=config).config is config
+    assert SummarizedHistorySection(model, config=config).config == replace(config, model=model)
+    assert SummarizedHistorySection.of(config).floor == 3
+    with pytest.raises(TypeError, match="give a config or pin_tokens, floor, not both"):
+        SummarizedHistorySection(None, floor=3, config=config, pin_tokens=100)
+
+
 def test_unknown_settings_and_other_things_are_refused() -> None:
     with pytest.raises(ValueError, match="does not know cieling; it takes floor, ceiling"):
         create_default_template("be kind", context_summary={"cieling": 8})
@@ -121,22 +137,6 @@ async def test_a_reader_whose_window_gets_too_small_does_not_fail_the_turn(memor
 
 
 # -- the hard limit in messages -------------------------------------------------------------------------
-
-
-async def test_while_digests_stand_in_messages_are_read_before_one_quotes_them(memory: Memory) -> None:
-    forget_texts()
-    async with summarized(ScriptedModel([RuntimeError("down")]), 4, 8, hard_limit=9) as section:
-        await memory.append("ana", "trip", *users(17))
-        await shown(section, memory)
-        await section.settled()
-        assert (await memory.summary("ana", "trip")).covered > 0
-        said = Message("user", "The invoice 4711 is due on Friday.")
-        await memory.append("ana", "trip", said)
-        await shown(section, memory)
-        await section.settled()
-        known = count_cached_texts()
-        digest([said], tokens=100, counter=memory.token_counter)
-        assert count_cached_texts() == known
 
 
 async def test_without_a_model_no_message_is_digested_twice() -> None:

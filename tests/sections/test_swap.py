@@ -21,11 +21,10 @@ from autonomy_ctx import (
 from autonomy_ctx.compaction import SwapChoice
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
-from autonomy_ctx.compaction.snapshot import ConversationSnapshot
-from autonomy_ctx.compaction.swap import SummaryRollout
+from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState
+from autonomy_ctx.compaction.swap import choose_snapshot
 from autonomy_ctx.compaction.swap_policy import cheapest
-from autonomy_ctx.memory.conversation_cache import StoreKey
-from autonomy_ctx.stores import Entry, Head, Key, StoredSegment, SummaryState
+from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
 # What is generated is the talk; that both event loops work is shown by the other tests.
@@ -254,7 +253,6 @@ async def test_two_contexts_at_the_same_time_hide_and_double_nothing() -> None:
 
 # -- what was read beside what was shown ------------------------------------------------------------------
 
-PLACE = StoreKey(1, Key("", "ana", "trip"))
 WAITING = resolve_settings(ContextSummaryConfig(floor=2, ceiling=4, hard_limit=20, swap=never))
 
 
@@ -276,38 +274,28 @@ def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> Conversati
     )
 
 
-def view(swaps: SummaryRollout, found: ConversationSnapshot) -> tuple[int, list[int]]:
+def view(before: ConversationState, found: ConversationSnapshot) -> tuple[int, list[int]]:
     """What is covered in what is to be shown, and the positions after it."""
-    made = swaps.choose_snapshot(PLACE, found, WAITING, lambda message: 10, 0.0)
+    made = choose_snapshot(before, found, WAITING, lambda message: 10, 0.0, SummaryMetrics())
     return made.state.covered, [entry.position for entry in made.entries]
 
 
 def test_messages_that_the_shown_summary_covers_are_not_shown_again() -> None:
-    swaps = SummaryRollout(SummaryMetrics())
-    view(swaps, seen(segment(1, 3)))
-    assert view(swaps, seen(segment(1, 3), segment(4, 8), since=1)) == (3, [4, 5, 6, 7, 8, 9, 10])
+    before = ConversationState()
+    view(before, seen(segment(1, 3)))
+    assert view(before, seen(segment(1, 3), segment(4, 8), since=1)) == (3, [4, 5, 6, 7, 8, 9, 10])
 
 
 def test_without_all_that_the_shown_summary_leaves_the_newest_is_shown() -> None:
-    swaps = SummaryRollout(SummaryMetrics())
-    view(swaps, seen(segment(1, 3)))
-    assert view(swaps, seen(segment(1, 3), segment(4, 8), since=5)) == (8, [9, 10])
+    before = ConversationState()
+    view(before, seen(segment(1, 3)))
+    assert view(before, seen(segment(1, 3), segment(4, 8), since=5)) == (8, [9, 10])
 
 
 def test_a_stand_in_that_was_shown_does_not_wait() -> None:
-    swaps = SummaryRollout(SummaryMetrics())
-    view(swaps, seen(segment(1, 3, provisional=True)))
-    assert view(swaps, seen(segment(1, 5), since=3)) == (5, [6, 7, 8, 9, 10])
-
-
-def test_what_two_conversations_are_shown_is_kept_apart() -> None:
-    swaps = SummaryRollout(SummaryMetrics())
-    view(swaps, seen())
-    other = StoreKey(1, Key("", "bob", "trip"))
-    assert swaps.covered(PLACE) == 0
-    assert swaps.covered(other) is None
-    swaps.clear("ana", None)
-    assert swaps.covered(PLACE) is None
+    before = ConversationState()
+    view(before, seen(segment(1, 3, provisional=True)))
+    assert view(before, seen(segment(1, 5), since=3)) == (5, [6, 7, 8, 9, 10])
 
 
 # -- the policy -----------------------------------------------------------------------------------------

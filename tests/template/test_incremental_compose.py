@@ -142,7 +142,8 @@ class World:
     async def compose(self) -> str:
         """Everything that can be seen of the next context, or of the error in its place."""
         if not self.keeps:
-            self.memory.compose_cache.forget()
+            if isinstance(self.history, SummarizedHistorySection) and self.history.config.swap == "eager":
+                self.history.clear_cache()
             await self.memory.clear_short_term_memory(SCOPE)
         params = ComposeParams({"given": 1}, Composition(turn_position=self.turn))
         try:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from autonomy_ctx.language.fact import Fact, FactChange, FactState, fact_id, fact_number
-from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,

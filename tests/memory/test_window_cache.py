@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import StoreUnavailable
-from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.store import Key, StoredSegment
-from autonomy_ctx.memory.window_cache import (
-    MAX_LOOKBACK_MESSAGES,
+from autonomy_ctx.memory.cache import (
     MAX_WINDOW_BYTES,
     MAX_WINDOW_MESSAGES,
+    SPARE_MESSAGES,
     WindowCache,
 )
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.stores import Draft, Head, Window
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
@@ -296,28 +296,15 @@ async def test_catching_up_is_one_call_to_the_store() -> None:
         assert store.calls == calls + 1
 
 
-async def test_what_is_read_right_before_a_window_is_read_once() -> None:
+async def test_a_window_keeps_no_more_than_reads_ask_for() -> None:
     store = WatchedStore()
     hot = WindowCache(store)
-    await store.append(MAIN, spoken(1, 100))
-    for said_so_far in (100, 104, 108):
-        [first, *_] = (await hot.read(MAIN, limit=20)).entries
-        page = await hot.read(MAIN, before=first.position, limit=16)
-        assert [entry.position for entry in page.entries] == list(range(said_so_far - 35, said_so_far - 19))
-        await store.append(MAIN, spoken(said_so_far + 1, said_so_far + 4))
-    assert store.rows_read == [20, 16, 4, 4]
-
-
-async def test_reading_all_the_way_back_keeps_no_more_than_a_bound() -> None:
-    store = WatchedStore()
-    hot = WindowCache(store)
-    await store.append(MAIN, spoken(1, 2 * MAX_LOOKBACK_MESSAGES))
-    for _ in range(2):
-        [first, *_] = (await hot.read(MAIN, limit=MAX_LOOKBACK_MESSAGES // 2)).entries
-        while first.position > 1:
-            page = await hot.read(MAIN, before=first.position, limit=MAX_LOOKBACK_MESSAGES // 2)
-            first = page.entries[0]
-    assert store.rows_read == [MAX_LOOKBACK_MESSAGES // 2] * (4 + 2), "half of it is kept"
+    await store.append(MAIN, spoken(1, 40))
+    for said_so_far in range(40, 400):
+        assert len((await hot.read(MAIN, after=said_so_far - 20)).entries) == 20
+        await store.append(MAIN, spoken(said_so_far + 1, said_so_far + 1))
+    assert len(hot._windows[MAIN].entries) <= 2 * (20 + SPARE_MESSAGES)
+    assert store.rows_read == [20, *[1] * 359], "no message is read twice"
 
 
 async def test_a_new_summary_costs_no_window() -> None:
