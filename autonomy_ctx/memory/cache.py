@@ -76,10 +76,12 @@ class ConversationCache(LRUCache[K, V]):
 _text_caches: WeakValueDictionary[int, ConversationCache[Any, Any]] = WeakValueDictionary()
 
 
-def forget_deleted(scope: str) -> None:
+def forget_deleted(store: Store, scope: str) -> None:
     """Drop cached texts of a scope: forks may show what was deleted in another conversation of it."""
+    number = _numbers.get(store)
     for cache in list(_text_caches.values()):
-        cache.forget(scope=scope)
+        for entry in [one for one in cache if (one.store, one.key.scope) == (number, scope)]:
+            cache.pop(entry, None)
 
 
 # A message in memory is about so many bytes, besides its text.

@@ -600,7 +600,7 @@ class Memory(AsyncResource):
         deleted = await self._log.delete(scope, agent, conversation, ids)
         self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         forget_texts()
-        forget_deleted(scope)
+        forget_deleted(self._store, scope)
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

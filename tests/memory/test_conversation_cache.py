@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
-from autonomy_ctx.memory.cache import ConversationCache, forget_deleted, make_store_key
+from autonomy_ctx.memory.cache import ConversationCache, StoreKey, forget_deleted, make_store_key
 from autonomy_ctx.memory.store import Key
 
 # Names that a careless comparison takes for one another.
@@ -71,13 +71,15 @@ def test_it_forgets_a_conversation_a_scope_or_all(forgotten: dict[str, str], lef
 
 
 def test_a_deletion_drops_the_texts_of_its_scope() -> None:
-    texts: ConversationCache[Key, str] = ConversationCache(9, holds_texts=True)
-    other: ConversationCache[Key, str] = ConversationCache(9)
-    ana, bob = Key("", "ana", "trip"), Key("", "bob", "trip")
+    texts: ConversationCache[StoreKey, str] = ConversationCache(9, holds_texts=True)
+    other: ConversationCache[StoreKey, str] = ConversationCache(9)
+    store, elsewhere = Memory().store, Memory().store
+    ana, bob = make_store_key(store, Key("", "ana", "trip")), make_store_key(store, Key("", "bob", "trip"))
+    foreign = make_store_key(elsewhere, ana.key)
     for cache in (texts, other):
-        cache[ana] = cache[bob] = "kept"
-    forget_deleted("ana")
-    assert (list(texts), list(other)) == ([bob], [ana, bob])
+        cache[ana] = cache[bob] = cache[foreign] = "kept"
+    forget_deleted(store, "ana")
+    assert (list(texts), list(other)) == ([bob, foreign], [ana, bob, foreign])
 
 
 @given(
