@@ -227,6 +227,21 @@ class SummaryOptions(TypedDict, total=False):
     schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None
 
 
+def make_config(
+    model: Any, config: ContextSummaryConfig | None, options: Mapping[str, Any], *, of: str
+) -> ContextSummaryConfig:
+    """The configuration that was given, or one from single options."""
+    known = {*SummaryOptions.__annotations__, "floor", "ceiling", "size", "instructions"}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{of} got an unexpected keyword argument {name!r}")
+    if config is None:
+        return ContextSummaryConfig(model=model, **options)
+    if options:
+        raise TypeError(f"give a config or {', '.join(options)}, not both; `replace` changes a config")
+    return config if config.model is model else replace(config, model=model)
+
+
 def _fill_limits(
     config: ContextSummaryConfig, limits: AutoLimits, *, with_room: bool = False
 ) -> ContextSummaryConfig:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Unpack
 
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest
-from autonomy_ctx.compaction.config import ContextSummaryConfig, SummaryOptions, resolve_settings
+from autonomy_ctx.compaction.config import (
+    ContextSummaryConfig,
+    SummaryOptions,
+    make_config,
+    resolve_settings,
+)
 from autonomy_ctx.compaction.facts import add_profile_changes
 from autonomy_ctx.compaction.metrics import SummaryMetrics, count_shared_tokens, split_context
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
@@ -30,35 +34,25 @@ from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import choose_snapshot
 from autonomy_ctx.compaction.swap_policy import eager
 from autonomy_ctx.compaction.view import (
-    detach_late_results,
-    facts_until,
-    fit_entries,
-    render_summary_facts,
-    select_pins,
-    summary_message,
     summary_tokens,
-    window_budget,
 )
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import Hook
-from autonomy_ctx.language.fact import Fact, FactChange, RenderedFacts, active_facts, normalize_fact
+from autonomy_ctx.language.fact import FactChange, active_facts, normalize_fact
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.mirror import MemoryMirrors
-from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
-from autonomy_ctx.messages.clamp import clamp_message
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,
-    Omission,
     Params,
     composition_of,
-    pin_omission,
 )
+from autonomy_ctx.sections.summarized_view import HistoryContribution, show_history
 
 logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -66,14 +60,6 @@ OTHER_TOKENS_STEP = 64
 MAX_CONVERSATIONS = 512
 # Requests are large, so only those of a few active conversations are kept.
 MAX_REQUESTS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _HistoryContribution(Contribution):
-    """A contribution that says of which conversation, and which generation of it, it is."""
-
-    store_key: StoreKey = field(kw_only=True)
-    generation: int = field(kw_only=True)
 
 
 class SummarizedHistorySection(ContributingSection, AsyncResource):
@@ -107,7 +93,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         super().__init__("conversation_history", enabled)
         limits = {"floor": floor, "ceiling": ceiling, "size": size, "instructions": instructions}
         given = {**options, **{name: value for name, value in limits.items() if value is not None}}
-        self.config = _make_config(summary_model, config, given)
+        self.config = make_config(summary_model, config, given, of="SummarizedHistorySection.__init__()")
         self._reader = reader
         self._reading_model = summary_model if reader is None else reader
         window = context_window_of(self._reading_model)
@@ -202,7 +188,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         pending = self._summarizer.pending_digest(store_key)
         bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending)
         view = await bounder.bound(chosen)
-        found = await self._assemble(memory, store_key, known, chosen, view, count, turn)
+        role = self.config.summary_role
+        found = await show_history(
+            memory, store_key, known, chosen, view, settings, role=role, count=count, newest=turn
+        )
         self._note_shown(known, snapshot, view)
         if len(view.window) < len(chosen.entries):
             self._summarizer.request_digest(memory, key)
@@ -283,7 +272,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
     ) -> None:
         """Called by the template with the composed context, to cache the request and to note what was cut."""
-        if not isinstance(contribution, _HistoryContribution):
+        if not isinstance(contribution, HistoryContribution):
             return
         if self._settings.share_prefix:
             self._requests[contribution.store_key] = CachedRequest(
@@ -309,70 +298,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if request is None or request.generation != generation or request.at < since:
             return None
         return request
-
-    async def _assemble(
-        self,
-        memory: Memory,
-        store_key: StoreKey,
-        known: ConversationState,
-        snapshot: ConversationSnapshot,
-        view: BoundedView,
-        count: CountMessage,
-        newest: int,
-    ) -> _HistoryContribution:
-        """Pins, the summary message, the user message to answer if it is older, and the window."""
-        settings, counter, key = self._settings, memory.token_counter, store_key.key
-        window, last_hidden = view.window, view.last_hidden
-        if newest and newest <= last_hidden:
-            asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
-            window = [*asked.entries, *window]
-        # The message that the turn answers is shown in any case.
-        hidden = [pin for pin in snapshot.state.pins if pin.position != newest]
-        pins = select_pins(hidden, last_hidden, settings.pin_tokens, counter, settings.zone)
-        if last_hidden:
-            window = detach_late_results(window)
-        shorten = partial(_shorten_entry, counter)
-        fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)
-        # What was learned of a message that is in view needs no line of its own.
-        facts = self._render_facts(known, facts_until(snapshot.state.facts, last_hidden), counter)
-        messages: list[Message] = [entry.message for entry in pins.entries]
-        positions: list[int | None] = [entry.position for entry in pins.entries]
-        if view.segments or view.missing or facts.text:
-            created = window[0].message.created_at if window else _EPOCH
-            messages.append(
-                summary_message(
-                    view.segments,
-                    view.missing,
-                    created,
-                    self.config.summary_role,
-                    facts.text,
-                    settings.zone,
-                )
-            )
-            positions.append(None)
-        return _HistoryContribution(
-            [*messages, *(entry.message for entry in fit)],
-            [*positions, *(entry.position for entry in fit)],
-            (
-                *_omissions(view.missing, window, fit),
-                *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
-                *_fact_omissions(facts),
-            ),
-            store_key=store_key,
-            generation=snapshot.head.generation,
-            floor=self.floor,
-            note=settings.note,
-        )
-
-    def _render_facts(
-        self, known: ConversationState, facts: tuple[Fact, ...], counter: TokenCounter
-    ) -> RenderedFacts:
-        """The facts as text, rendered again only when they, their room or the way of counting changed."""
-        settings = self._settings
-        parts = (facts, settings.facts_tokens, settings.zone, counter.name, counter.calibration.factor)
-        if known.rendered_facts is None or known.rendered_facts[0] != parts:
-            known.rendered_facts = parts, render_summary_facts(facts, settings, counter)
-        return known.rendered_facts[1]
 
     # -- looking on -----------------------------------------------------------------------------
 
@@ -443,50 +368,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
 
-def _make_config(
-    model: Any, config: ContextSummaryConfig | None, options: Mapping[str, Any]
-) -> ContextSummaryConfig:
-    """The configuration that was given, or one from single options."""
-    known = {*SummaryOptions.__annotations__, "floor", "ceiling", "size", "instructions"}
-    for name in options:
-        if name not in known:
-            raise TypeError(
-                f"SummarizedHistorySection.__init__() got an unexpected keyword argument {name!r}"
-            )
-    if config is None:
-        return ContextSummaryConfig(model=model, **options)
-    if options:
-        raise TypeError(f"give a config or {', '.join(options)}, not both; `replace` changes a config")
-    return config if config.model is model else replace(config, model=model)
-
-
 def _make_count(counter: TokenCounter) -> CountMessage:
     """Counts messages with the counter's calibration."""
     return lambda message: counter.calibration.scale(counter.count_uncalibrated(message))
-
-
-def _shorten_entry(counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
-    return Entry(entry.position, clamp_message(entry.message, tokens, counter))
-
-
-def _omissions(
-    missing: tuple[int, int] | None, window: list[Entry], shown: list[Entry]
-) -> tuple[Omission, ...]:
-    found: list[Omission] = []
-    if missing is not None:
-        first, last = missing
-        reason = "their summary is being written"
-        found.append(Omission(first=first, last=last, count=last - first + 1, reason=reason))
-    if len(shown) < len(window):
-        left = sorted({entry.position for entry in window} - {entry.position for entry in shown})
-        found.append(Omission(first=left[0], last=left[-1], count=len(left), reason="hard_limit_tokens"))
-    return tuple(found)
-
-
-def _fact_omissions(facts: RenderedFacts) -> tuple[Omission, ...]:
-    """Facts that hold and have no room, named by their ids; they can still be read."""
-    if not facts.omitted:
-        return ()
-    first, last = facts.omitted_range
-    reason = f"no room for {facts.omitted_ids}"
-    return (Omission(first=first, last=last, count=len(facts.omitted), reason=reason, what="facts"),)
