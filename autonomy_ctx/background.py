@@ -122,7 +122,7 @@ async def wait_for_quiet() -> None:
 
 
 def somebody_waits() -> bool:
-    """Whether something is urgent, in this thread or another."""
+    """Tell whether something is urgent, in this thread or another."""
     now = time.monotonic()
     return any(until > now for until in list(_urgent.values()))
 

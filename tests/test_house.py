@@ -263,7 +263,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_784, 15),
     "agents": (3_411, 15),
     "cli": (5_663, 25),
-    "compaction": (6_491, 24),
+    "compaction": (6_339, 24),
     "containers": (3_771, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),
@@ -271,13 +271,13 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_638, 8),
     "knowledge": (1_336, 7),
     "language": (7_354, 27),
-    "memory": (16_801, 75),
-    "messages": (3_162, 14),
+    "memory": (16_520, 73),
+    "messages": (3_178, 14),
     "models": (2_702, 10),
     "replay": (1_992, 10),
-    "sections": (2_230, 11),
+    "sections": (1_842, 12),
     "server": (6_479, 33),
-    "template": (2_884, 8),
+    "template": (2_562, 8),
     "testing": (3_985, 16),
     "tools": (4_254, 18),
 }
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 60, "functions": 489, "calls": 1_090},
-    "summary": {"files": 119, "functions": 1_330, "calls": 75_000},
+    "plain": {"files": 57, "functions": 466, "calls": 1_090},
+    "summary": {"files": 117, "functions": 1_305, "calls": 75_000},
 }
 
 
@@ -320,7 +320,7 @@ def test_a_turn_walks_through_few_functions(kind: str) -> None:
 DECORATORS = frozenset({"cache", "cached", "cached_property", "lru_cache"})
 # fmt: off
 CLASSES = frozenset({
-    "ComposeCache", "ConversationCache", "LFUCache", "LRUCache", "TTLCache", "TextCache",
+    "ConversationCache", "LFUCache", "LRUCache", "TTLCache", "TextCache",
     "WeakKeyDictionary", "WeakValueDictionary", "WindowCache",
 })
 # fmt: on
@@ -380,10 +380,6 @@ ODD = {
     "autonomy_ctx.compaction.schema.__init__",
     "autonomy_ctx.replay.conversation.__init__",
     "autonomy_ctx.replay.conversation._with",
-    "autonomy_ctx.sections.section.extend_contribution",
-    "autonomy_ctx.sections.section.make_log_contribution",
-    "autonomy_ctx.sections.section.make_log_omission",
-    "autonomy_ctx.sections.section.note_counts",
 }
 
 
@@ -446,7 +442,7 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 
 # -- one name for one thing --------------------------------------------------------------------------------
 
-TWICE = {"_KnownHistory"}
+TWICE: set[str] = set()
 
 
 def test_a_class_name_is_used_once() -> None:
@@ -470,7 +466,6 @@ WIDE = {
     "autonomy_ctx.compaction.config.__init__",
     "autonomy_ctx.memory.memory.__init__",
     "autonomy_ctx.models.model.__init__",
-    "autonomy_ctx.sections.summarized.__init__",
     "autonomy_ctx.template.defaults.create_default_template",
 }
 
@@ -488,7 +483,7 @@ def test_no_function_has_more_parameters_than_a_reader_can_hold() -> None:
 
 # A docstring begins with a verb or a noun, and is understood without its neighbours.
 RIDDLES = ("What ", "Whether ", "Those ", "How ", "The same ")
-MOST_RIDDLES = 45
+MOST_RIDDLES = 1
 
 
 def test_docstrings_begin_with_what_they_are_about() -> None:

@@ -176,7 +176,7 @@ async def _collect_when_idle(requests: ActiveRequests) -> None:
 
 
 def _due_generation(*, has_requests: bool) -> int:
-    """How old the objects may be that are looked through now: Python itself would hardly do it any more."""
+    """Choose the generation to collect now: Python itself would hardly do it any more."""
     _, middle, old = gc.get_count()
     _, most_middle, most_old = _GC_THRESHOLDS
     if old > most_old and not has_requests:

@@ -244,6 +244,6 @@ def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float
 
 
 def _read_words(text: str) -> tuple[int, tuple[str, ...]]:
-    """How many different words a fact has, and those that are no numbers."""
+    """Count the different words of a fact, and collect those that are no numbers."""
     words = folded_words(text)
     return len(words), tuple(word for word in words if not word.isdecimal())

@@ -232,7 +232,7 @@ class _FactOrder(NamedTuple):
     by_kind: Mapping[FactKind, Sequence[Fact]] = dict.fromkeys(FACT_KINDS, ())
 
     def change(self, facts: list[Fact]) -> _FactOrder:
-        """The same of other facts. What is known of facts that still hold is not worked out again."""
+        """Order other facts. What is known of facts that still hold is not worked out again."""
         places = _find_gone(self.facts, facts)
         if places is None:
             return _FactOrder().change(facts)
@@ -281,7 +281,7 @@ _known_orders: TextCache[list[_FactOrder]] = TextCache(64)
 
 
 def _order_facts(facts: Sequence[Fact]) -> _FactOrder:
-    """Those of some facts that hold."""
+    """Order the facts that hold."""
     holding = [fact for fact in facts if fact.state == "holds"]
     if not holding or not isinstance(facts, tuple):
         return _FactOrder().change(holding)

@@ -111,7 +111,7 @@ def find_facts_in_steps(
     zone: tzinfo = UTC,
     before: tuple[int, Message] | None = None,
 ) -> Generator[int, None, list[FactChange]]:
-    """The same in steps, the longest of them a short message; how long each is comes before it."""
+    """Find facts in steps, the longest of them a short message; the length of each comes before it."""
     facts = ComparedFacts(standing)
     yield from facts.read()
     finder = _Finder(zone, facts)

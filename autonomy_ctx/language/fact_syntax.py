@@ -47,7 +47,7 @@ def _is_plural_verb(words: Sequence[str], at: int) -> bool:
 
 
 def is_undone(clause: Clause) -> bool:
-    """Whether something has not been done: "I haven't booked the flights", "on n'a pas d\u00e9cid\u00e9"."""
+    """Tell whether something was not done: "I haven't booked the flights", "on n'a pas d\u00e9cid\u00e9"."""
     words = clause.words.folded
     negations = word_set("PERFECT_NEGATIONS")
     for at, word in enumerate(words):

@@ -89,7 +89,7 @@ class FactIndex:
 
     @property
     def is_unambiguous(self) -> bool:
-        """Whether no two facts have the same text. Otherwise it is wrong after one of them has ended."""
+        """Tell whether no two facts have the same text. Otherwise it is wrong after one of them has ended."""
         return len(self._numbers) == len(self._texts)
 
     def copy(self) -> FactIndex:

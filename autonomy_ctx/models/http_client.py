@@ -48,7 +48,7 @@ class ModelHttpClient(httpx.AsyncClient):
     def build_plain_request(
         self, url: str, headers: Mapping[str, str], content: bytes, connect_seconds: float
     ) -> httpx.Request:
-        """What `build_request` makes of a POST, while there are no cookies; in a third of the time."""
+        """Build a POST as `build_request` does while there are no cookies, in a third of the time."""
         parsed = _parse_url(url)
         own = {"host": parsed.netloc.decode("ascii"), "accept": "*/*", "connection": "keep-alive"}
         timeout = {"connect": connect_seconds, "read": None, "write": None, "pool": None}

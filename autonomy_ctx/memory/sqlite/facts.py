@@ -101,7 +101,7 @@ DROP_LOST = f"{_DROP} segment <> 0 AND segment NOT IN (SELECT number FROM segmen
 
 
 class FactsInForce(NamedTuple):
-    """What was read, and what it was read from."""
+    """Facts that were read, and what they were read from."""
 
     # A file, a conversation in it, and its generation.
     past: tuple[object, int, int]
@@ -163,7 +163,7 @@ class FactCache:
         return facts
 
     def find(self, identity: object, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
-        """What is kept of a conversation, if it is as its head says."""
+        """Find what is kept of a conversation, if it is as its head says."""
         if identity is None:
             return None
         known = self._find(key, (identity, conversation_id, head.generation))

@@ -41,7 +41,7 @@ class _KnownBody(NamedTuple):
     elements: list[Any]
 
     def begins(self, raw: bytes) -> bool:
-        """Whether a body begins so."""
+        """Tell whether a body begins so."""
         at = 0
         for piece in self.pieces:
             if not raw.startswith(piece, at):
@@ -51,7 +51,7 @@ class _KnownBody(NamedTuple):
 
 
 class _Body(NamedTuple):
-    """What is read of a body: all of it as text, or what follows a known beginning."""
+    """Text of a body to be read: all of it, or the rest after a known beginning."""
 
     text: str
     raw: bytes
@@ -87,7 +87,7 @@ class BodyDecoder:
         return len(self._known)
 
     def decode(self, raw: bytes, min_bytes: int = MIN_BODY_BYTES) -> Any:
-        """What a body says; `ValueError` or `RecursionError` when it is no JSON."""
+        """Decode a body; `ValueError` or `RecursionError` when it is no JSON."""
         # Anything else may be in another encoding.
         if len(raw) >= max(min_bytes, 2) and raw[0] == ord("{") and raw[1]:
             try:
