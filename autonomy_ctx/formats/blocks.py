@@ -7,7 +7,6 @@ alternating turns, paired calls and results, cache breakpoints and offered tools
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -25,11 +24,13 @@ from autonomy_ctx.formats.outgoing import (
     encode_image,
     is_base64,
     merge_text_parts,
+    neutralize_notes,
     note_omission,
     opening_text,
     repair_messages,
     replace_json_surrogates,
     replace_surrogates,
+    system_note,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -44,7 +45,6 @@ from autonomy_ctx.messages.message import (
     ThinkingContent,
     ToolCall,
 )
-from autonomy_ctx.messages.transcript import NEUTRAL_BRACKET, opening_tag
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,8 +123,6 @@ class BlockConversation:
 
 NO_OUTPUT = "(no output)"
 NO_IMAGE = "(an image that cannot be shown)"
-SYSTEM_NOTE_TAG = "system-note"
-_NOTE_TAG_PATTERN = re.compile(opening_tag(SYSTEM_NOTE_TAG), re.IGNORECASE)
 _MAX_URL_LENGTH = 2000
 _B = TypeVar("_B")
 
@@ -157,10 +155,7 @@ class BlockWriter:
         text = message.text
         blocks: list[Block] = []
         if text.strip():
-            inside = _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, replace_surrogates(text))
-            blocks.append(
-                TextBlock(message_index=index, text=f"<{SYSTEM_NOTE_TAG}>\n{inside}\n</{SYSTEM_NOTE_TAG}>")
-            )
+            blocks.append(TextBlock(message_index=index, text=system_note(replace_surrogates(text))))
         images = [part for part in message.parts if isinstance(part, ImageContent)]
         return self._note_if_empty(message, blocks + [self._image(index, image) for image in images])
 
@@ -214,7 +209,7 @@ class BlockWriter:
             if isinstance(part, ImageContent):
                 blocks.append(self._image(index, part))
             elif isinstance(part, TextContent):
-                text = self._text(index, _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, part.text))
+                text = self._text(index, neutralize_notes(part.text))
                 blocks += [] if text is None else [text]
         return blocks
 

@@ -47,9 +47,11 @@ from autonomy_ctx.formats.outgoing import (
     google_tool_name,
     image_note,
     message_text,
+    neutralize_notes,
     note_omission,
     opening_text,
     repair_messages,
+    system_note,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -179,7 +181,7 @@ def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
     parts: list[GooglePart] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
-            parts.append({"text": part.text})
+            parts.append({"text": neutralize_notes(part.text)})
         elif isinstance(part, ImageContent):
             parts.append(_image_part(part, repairs))
     return parts
@@ -365,7 +367,10 @@ def google_contents(
             turns.append(("user", said or [{"text": empty_message_text(message, repairs)}]))
         elif message.role in INSTRUCTION_ROLES:
             text = message_text(message, repairs)
-            system += [text] if text else []
+            if text and turns:
+                turns.append(("user", [{"text": system_note(text)}]))
+            elif text:
+                system.append(text)
         else:
             called = {call.id: google_tool_name(names.wire_name(call.name)) for call in message.tool_calls}
             told = model_parts(message, names, repairs, signatures_required=signatures_required)

@@ -31,7 +31,7 @@ from autonomy_ctx.messages.message import (
     ToolCall,
 )
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
+from autonomy_ctx.messages.transcript import NEUTRAL_BRACKET, nonce, opening_tag, wrap_untrusted
 
 MAX_NAME_LENGTH = 64
 _INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
@@ -222,6 +222,8 @@ def merge_text_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 OPENING_TEXT = "(The conversation starts here.)"
 CLOSING_TEXT = "(Go on.)"
 EMPTY_MESSAGE_TEXT = "(empty message)"
+SYSTEM_NOTE_TAG = "system-note"
+_NOTE_TAG_PATTERN = re.compile(opening_tag(SYSTEM_NOTE_TAG), re.IGNORECASE)
 INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
@@ -332,6 +334,19 @@ def text_or_parts(
     if all(part["type"] == text_type for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
+
+
+def system_note(text: str) -> str:
+    """A text of the system in the middle of a conversation, for providers that take none there.
+
+    Before the conversation it would change the beginning of every request, with all that is cached.
+    """
+    return f"<{SYSTEM_NOTE_TAG}>\n{neutralize_notes(text)}\n</{SYSTEM_NOTE_TAG}>"
+
+
+def neutralize_notes(text: str) -> str:
+    """Text of a user or a tool that cannot pass for a note of the system."""
+    return _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, text)
 
 
 def note_omission(message: Message, repairs: list[str]) -> None:
