@@ -249,9 +249,12 @@ def test_the_doctor_knows_what_each_extra_installs() -> None:
 def test_a_damaged_page_is_found_also_where_nobody_reads(folder: Path) -> None:
     lines = "".join(json.dumps({"role": "user", "content": f"{n} " * 500}) + "\n" for n in range(300))
     run_command("import", "-", "-m", "trips.db", "-s", "cy", "-c", "long", cwd=folder, text=lines)
+    stored = (folder / "trips.db").read_bytes()
+    # A page in the middle that is a leaf of a tree: in an unused one nobody would miss anything.
+    middle = len(stored) // 4096 // 2
+    leaf = next(at for at in range(middle, len(stored) // 4096) if stored[4096 * at] in b"\x0a\x0d")
     with (folder / "trips.db").open("r+b") as file:
-        middle = file.seek(0, os.SEEK_END) // 4096 // 2
-        file.seek(4096 * middle)
+        file.seek(4096 * leaf)
         file.write(b"\xff" * 4096)
     assert run_command("conversations", "-m", "trips.db", cwd=folder).returncode == 0
     found = findings(folder, "-m", "trips.db", code=ExitCode.FAILED)
