@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -289,13 +289,6 @@ def _make_endpoint(provider: str, folder: str) -> Any:
     return openai_app(upstream=f"{provider}/v1", scope="bench", memory=memory)
 
 
-def _collecting(app: Any) -> AbstractAsyncContextManager[None]:
-    """The garbage collector as the command sets it."""
-    from autonomy_ctx.cli.endpoint import collecting_when_idle
-
-    return collecting_when_idle(app.requests)
-
-
 @asynccontextmanager
 async def _serving(app: Any) -> AsyncIterator[int]:
     """An application behind uvicorn; its port."""
@@ -329,7 +322,11 @@ async def _run(kind: str, *arguments: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
         os._exit(0)
     app = _make_proxy(*arguments) if kind == "proxy" else _make_endpoint(*arguments)
-    async with _serving(app) as port, _collecting(app) if kind == "endpoint" else nullcontext():
+    async with _serving(app) as port:
+        if kind == "endpoint":
+            from autonomy_ctx.cli.endpoint import collect_garbage_less_often
+
+            collect_garbage_less_often()
         print(port, flush=True)
         await asyncio.to_thread(sys.stdin.read)
     os._exit(0)

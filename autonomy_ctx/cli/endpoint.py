@@ -7,8 +7,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from rich.text import Text
 
-from autonomy_ctx.background import somebody_waits
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.target import memory_url
 from autonomy_ctx.memory.memory import Memory
@@ -27,16 +25,11 @@ from autonomy_ctx.validation import format_url, is_loopback
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from autonomy_ctx.server.common.app import ActiveRequests
     from autonomy_ctx.server.openai.endpoint import OpenAIApp
 
 DEFAULT_SCOPE = "default"
-# Python has 700, 10, 10. The first is reached only if there is no moment between requests.
-_GC_THRESHOLDS = (20_000, 200, 50)
-# A client that asks again at once does not wait for the collector.
-_GC_IDLE_SECONDS = 0.01
-# Fewer new objects are not worth a collection.
-_GC_FEWEST_NEW = 500
+# Python has 700, 10, 10.
+_GC_THRESHOLDS = (5_000, 200, 50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,50 +131,20 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with app, serving as port:
                 _announce(output, options, format_url(options.host, port), token)
-                async with collecting_when_idle(app.requests):
-                    async for _ in signals:
-                        return
+                collect_garbage_less_often()
+                async for _ in signals:
+                    return
 
 
-@asynccontextmanager
-async def collecting_when_idle(requests: ActiveRequests) -> AsyncIterator[None]:
-    """While the context is open, collect garbage between requests, and leave alone what was there before.
+def collect_garbage_less_often() -> None:
+    """Leave alone what was loaded at the start, and look through newer objects less often.
 
-    By itself Python does it in the middle of a request. With long histories in caches, a full collection
-    takes a tenth of a second. A process that does nothing else may choose otherwise; a library may not.
+    With long histories in memory, a full collection takes a tenth of a second, and a request waits for it. A
+    process that does nothing else may choose so; a library may not.
     """
-    usual, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_collect_when_idle, requests)
-            yield
-            group.cancel_scope.cancel()
-    finally:
-        gc.set_threshold(*usual)
-        # What others have frozen stays so.
-        if not frozen:
-            gc.unfreeze()
-
-
-async def _collect_when_idle(requests: ActiveRequests) -> None:
-    """Look through objects whenever a request has ended and nobody waits."""
-    while True:
-        await requests.ended()
-        await anyio.sleep(_GC_IDLE_SECONDS)
-        if gc.get_count()[0] >= _GC_FEWEST_NEW and not somebody_waits():
-            gc.collect(_due_generation(has_requests=bool(requests)))
-
-
-def _due_generation(*, has_requests: bool) -> int:
-    """Choose the generation to collect now: Python itself would hardly do it any more."""
-    _, middle, old = gc.get_count()
-    _, most_middle, most_old = _GC_THRESHOLDS
-    if old > most_old and not has_requests:
-        return 2
-    return 1 if middle > most_middle else 0
 
 
 def _announce(output: Output, options: EndpointOptions, url: str, token: str) -> None:

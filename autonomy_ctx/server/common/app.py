@@ -265,7 +265,6 @@ class ActiveRequests:
         self.closing = False
         self._scopes: set[anyio.CancelScope] = set()
         self._empty = anyio.Event()
-        self._ended = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -279,15 +278,9 @@ class ActiveRequests:
                 yield scope
             finally:
                 self._scopes.discard(scope)
-                self._ended.set()
-                self._ended = anyio.Event()
                 if not self._scopes:
                     self._empty.set()
                     self._empty = anyio.Event()
-
-    async def ended(self) -> None:
-        """Wait until a request ends."""
-        await self._ended.wait()
 
     async def close(self, grace_seconds: float) -> None:
         """Wait for running requests, at most so many seconds, then cancel them."""
