@@ -274,7 +274,7 @@ async def test_a_broken_signature_is_left_out_from_then_on() -> None:
     server = scripted([THOUGHT, said()])
     async with talking(server) as agent:
         await agent.send("One")
-        server._secret = b"another secret"
+        server.secret = b"another secret"
         await agent.send("Two")
         await agent.send("Three")
     assert [request.status for request in server.requests] == [200, 400, 200, 200]

@@ -1,0 +1,144 @@
+"""`ProviderServer`: a model provider for tests that has the rules of today's Claude models.
+
+It refuses what they refuse, signs thinking so that a changed prefix is noticed, and counts what their caches
+would read and write. It is an ASGI application. A test gives `ProviderServer().client()`, an HTTP client that
+talks to it without a network, to `Model(client=...)` or to a provider's own client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from autonomy_ctx.testing.providers.anthropic import answer_messages, make_events
+from autonomy_ctx.testing.providers.converse import from_converse, make_frames, to_converse
+from autonomy_ctx.testing.providers.state import (
+    Answer,
+    Body,
+    ProviderRefusal,
+    ProviderRequest,
+    ProviderState,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+_ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProviderResponse:
+    """An HTTP response."""
+
+    content: bytes
+    status: int = 200
+    kind: str = "application/json"
+
+
+class ProviderServer(ProviderState):
+    """Answers requests as a provider would, and keeps them in `requests`.
+
+    `answer` makes the content of a reply; without it, the model thinks and says "Done.". With
+    `enforced=False`, the account is an old one, for which a changed prefix is no error on most models.
+    Thinking of another `organization` is dropped. `max_tokens` is the context window, counted in words.
+    `clock` gives the time in seconds, for what is cached; without it, no time passes.
+    """
+
+    def __init__(
+        self,
+        answer: Answer | None = None,
+        *,
+        enforced: bool = True,
+        organization: str = "org-1",
+        strict_tool_order: bool = True,
+        strict_system_shape: bool = True,
+        max_tokens: int = 1_000_000,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__(organization=organization, max_tokens=max_tokens, clock=clock or (lambda: 0.0))
+        self.answer = answer or self.answer
+        self.enforced = enforced
+        self.strict_tool_order, self.strict_system_shape = strict_tool_order, strict_system_shape
+        self.requests: list[ProviderRequest] = []
+        # Awaited before a reply is sent, to let a test do something while the reply is on its way.
+        self.before_reply: Callable[[ProviderRequest], Awaitable[None]] | None = None
+
+    @property
+    def refused(self) -> list[ProviderRequest]:
+        """The requests that were answered with an error."""
+        return [request for request in self.requests if request.status != 200]
+
+    def client(self) -> httpx.AsyncClient:
+        """An HTTP client whose requests come here, whatever host they name."""
+        import httpx
+
+        return httpx.AsyncClient(transport=self.transport())
+
+    def transport(self) -> httpx.ASGITransport:
+        """The server as a transport, for a client of your own."""
+        import httpx
+
+        return httpx.ASGITransport(self)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer one HTTP request."""
+        if scope["type"] != "http":
+            return
+        raw = b""
+        while True:
+            message = await receive()
+            raw += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        seen = ProviderRequest(
+            path=unquote(scope["path"]), headers=headers, body=json.loads(raw or b"{}"), model=""
+        )
+        self.requests.append(seen)
+        response = self._respond(seen)
+        if self.before_reply is not None:
+            await self.before_reply(seen)
+        # A prefix can be read once the reply to the request that writes it begins.
+        self.cache.write(seen.use)
+        sent = [(b"content-type", response.kind.encode())]
+        sent += [(b"x-amzn-errortype", b"ValidationException")] if response.status == 400 else []
+        await send({"type": "http.response.start", "status": response.status, "headers": sent})
+        await send({"type": "http.response.body", "body": response.content})
+
+    def _respond(self, seen: ProviderRequest) -> _ProviderResponse:
+        is_bedrock = seen.path.startswith("/model/")
+        try:
+            body = from_converse(seen.path, seen.body) if is_bedrock else dict(seen.body)
+            seen.model = str(body.get("model", ""))
+            made = self._answer(seen, body, is_bedrock=is_bedrock)
+        except ProviderRefusal as refused:
+            seen.status, seen.error = refused.status, str(refused)
+            return _ProviderResponse(content=_encode_error(seen, refused), status=refused.status)
+        if seen.path.endswith("/converse-stream"):
+            frames = b"".join(make_frames(made))
+            return _ProviderResponse(content=frames, kind="application/vnd.amazon.eventstream")
+        if is_bedrock:
+            made = to_converse(made)
+        elif body.get("stream"):
+            return _ProviderResponse(content=b"".join(make_events(made)), kind="text/event-stream")
+        return _ProviderResponse(content=json.dumps(made).encode())
+
+    def _answer(self, seen: ProviderRequest, body: Body, *, is_bedrock: bool) -> Body:
+        if not is_bedrock and seen.path not in _ANTHROPIC:
+            raise ProviderRefusal(f"there is nothing at {seen.path}", status=404)
+        counts = seen.path.endswith("count_tokens")
+        return answer_messages(self, body, seen, counts=counts)
+
+
+def _encode_error(seen: ProviderRequest, refused: ProviderRefusal) -> bytes:
+    """An error in the words of the API that the request used."""
+    kind = "not_found_error" if refused.status == 404 else "invalid_request_error"
+    error: Body = {"type": kind, "message": seen.error}
+    if seen.path.startswith("/model/"):
+        return json.dumps({"message": seen.error}).encode()
+    return json.dumps({"type": "error", "error": error}).encode()
