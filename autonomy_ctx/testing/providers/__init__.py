@@ -1,4 +1,4 @@
-"""A model provider for tests: `ProviderServer` answers as Anthropic and Bedrock would.
+"""A model provider for tests: `ProviderServer` answers as Anthropic, OpenAI and Bedrock would.
 
 Each API has a module, and each rule that they share has one: `thinking`, `cache` and `prices`.
 """

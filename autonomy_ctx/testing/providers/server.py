@@ -1,4 +1,4 @@
-"""`ProviderServer`: a model provider for tests that has the rules of today's Claude models.
+"""`ProviderServer`: a model provider for tests that has the rules of today's Claude and GPT models.
 
 It refuses what they refuse, signs thinking so that a changed prefix is noticed, and counts what their caches
 would read and write. It is an ASGI application. A test gives `ProviderServer().client()`, an HTTP client that
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from autonomy_ctx.testing.providers import openai
 from autonomy_ctx.testing.providers.anthropic import answer_messages, make_events
 from autonomy_ctx.testing.providers.converse import from_converse, make_frames, to_converse
 from autonomy_ctx.testing.providers.state import (
@@ -26,7 +27,12 @@ from autonomy_ctx.testing.providers.state import (
 if TYPE_CHECKING:
     import httpx
 
+_OPENAI = {
+    "/v1/responses": openai.answer_responses,
+    "/v1/chat/completions": openai.answer_chat,
+}
 _ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
+_ERROR_TYPES = {404: "not_found_error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,10 @@ class ProviderServer(ProviderState):
         return _ProviderResponse(content=json.dumps(made).encode())
 
     def _answer(self, seen: ProviderRequest, body: Body, *, is_bedrock: bool) -> Body:
+        if seen.path in _OPENAI:
+            if body.get("stream"):
+                raise ProviderRefusal(f"{seen.path} is not streamed by this server", param="stream")
+            return _OPENAI[seen.path](self, body, seen)
         if not is_bedrock and seen.path not in _ANTHROPIC:
             raise ProviderRefusal(f"there is nothing at {seen.path}", status=404)
         counts = seen.path.endswith("count_tokens")
@@ -137,8 +147,10 @@ class ProviderServer(ProviderState):
 
 def _encode_error(seen: ProviderRequest, refused: ProviderRefusal) -> bytes:
     """An error in the words of the API that the request used."""
-    kind = "not_found_error" if refused.status == 404 else "invalid_request_error"
+    kind = _ERROR_TYPES.get(refused.status, "invalid_request_error")
     error: Body = {"type": kind, "message": seen.error}
     if seen.path.startswith("/model/"):
         return json.dumps({"message": seen.error}).encode()
+    if seen.path in _OPENAI:
+        return json.dumps({"error": {**error, "param": refused.param, "code": refused.code}}).encode()
     return json.dumps({"type": "error", "error": error}).encode()

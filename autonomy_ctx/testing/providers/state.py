@@ -94,6 +94,8 @@ class ProviderState:
         # By the id of a thinking block: the ids of all thinking of its reply, and the prefix before it.
         self.replies: dict[str, list[str]] = {}
         self.prefixes: dict[str, frozenset[str]] = {}
+        # By the id of an output item of OpenAI: the id of the reasoning that must be sent with it.
+        self.reasoning: dict[str, str] = {}
         self.secret = b"a secret of the provider"
 
 

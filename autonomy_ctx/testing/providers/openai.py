@@ -1,0 +1,337 @@
+"""OpenAI's Responses and Chat Completions APIs: checks, replies and usage.
+
+Reasoning comes as encrypted items that go back with the item that followed them. Nothing is stored: a request
+has the whole conversation. These APIs are not streamed here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
+from autonomy_ctx.testing.providers.state import (
+    Blocks,
+    Body,
+    ProviderRefusal,
+    ProviderRequest,
+    ProviderState,
+    check_window,
+    find_words,
+    seal,
+    to_canonical,
+    unseal,
+    without_marks,
+)
+
+# From this version on, prefixes are cached at marks.
+_MARKED_CACHE = (5, 6)
+# Tokens: older models report whole steps.
+_STEP, _STEP_OF_5_5 = 128, 2048
+# Seconds without a request, by `prompt_cache_retention`.
+_RETENTION = {"in_memory": 300.0, "24h": 86_400.0}
+_MARK = "prompt_cache_breakpoint"
+
+
+def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
+    """Check a request of the Responses API, and answer it."""
+    items = _read_input(state, body)
+    use = _use_cache(state, body, items)
+    state.count += 1
+    seen.thinking = sum(item.get("type") == "reasoning" for item in items)
+    seen.reply = [dict(block) for block in state.answer(body)]
+    thoughts = [block for block in seen.reply if block["type"] == "thinking"]
+    seen.use, seen.output = use, len(find_words(seen.reply))
+    return {
+        "id": f"resp_{state.count:04}",
+        "object": "response",
+        "created_at": int(state.clock()),
+        "model": seen.model,
+        "status": "completed",
+        "output": _make_output(state, seen.reply),
+        "usage": _responses_usage(use, seen.output, len(find_words(thoughts))),
+    }
+
+
+def answer_chat(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
+    """Check a request of the Chat Completions API, and answer it. Thinking is not shown."""
+    messages = body.get("messages") or []
+    _check_chat(messages)
+    use = _use_cache(state, body, _chat_items(messages))
+    state.count += 1
+    seen.reply = [dict(block) for block in state.answer(body)]
+    seen.use, seen.output = use, len(find_words(seen.reply))
+    calls = [
+        {"id": block["id"], "type": "function", "function": _function_of(block)}
+        for block in seen.reply
+        if block["type"] == "tool_use"
+    ]
+    texts = [str(block["text"]) for block in seen.reply if block["type"] == "text"]
+    message = {"role": "assistant", "content": "\n".join(texts) or None}
+    return {
+        "id": f"chatcmpl-{state.count:04}",
+        "object": "chat.completion",
+        "created": int(state.clock()),
+        "model": seen.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message | ({"tool_calls": calls} if calls else {}),
+                "finish_reason": "tool_calls" if calls else "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": use.total,
+            "completion_tokens": seen.output,
+            "total_tokens": use.total + seen.output,
+            "prompt_tokens_details": {"cached_tokens": use.cached, "cache_write_tokens": use.written},
+        },
+    }
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def _read_input(state: ProviderState, body: Body) -> Blocks:
+    given = body.get("input") or []
+    if body.get("previous_response_id") or body.get("conversation"):
+        raise ProviderRefusal("nothing is stored here", code="previous_response_not_found")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    if not items:
+        raise ProviderRefusal("Missing required parameter: 'input'.", param="input")
+    _check_items(state, items)
+    return items
+
+
+def _check_items(state: ProviderState, items: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse calls without outputs, outputs without calls, and reasoning without what followed it."""
+    calls: dict[str, None] = {}
+    answered: set[str] = set()
+    sent = {item.get("id") for item in items if item.get("type") == "reasoning"}
+    for at, item in enumerate(items):
+        match item.get("type"):
+            case "function_call":
+                calls[str(item["call_id"])] = None
+            case "function_call_output":
+                if item["call_id"] not in calls:
+                    raise ProviderRefusal(
+                        f"No tool call found for function call output with call_id {item['call_id']}.",
+                        param="input",
+                    )
+                answered.add(str(item["call_id"]))
+            case "reasoning":
+                follower = next((one for one in items[at + 1 :] if one.get("type") != "reasoning"), {})
+                if not _is_follower(follower, _open(state, item).get("follower")):
+                    raise ProviderRefusal(
+                        f"Item '{item.get('id')}' of type 'reasoning' was provided without its required "
+                        f"following item.",
+                        param="input",
+                    )
+        # Without its id, an item can be sent without its reasoning.
+        reasoning = state.reasoning.get(str(item.get("id")))
+        if reasoning is not None and reasoning not in sent:
+            raise ProviderRefusal(
+                f"Item '{item['id']}' of type '{item.get('type')}' was provided without its required "
+                f"'reasoning' item: '{reasoning}'.",
+                param="input",
+            )
+    for call in calls:
+        if call not in answered:
+            raise ProviderRefusal(f"No tool output found for function call {call}.", param="input")
+
+
+def _open(state: ProviderState, item: Mapping[str, Any]) -> dict[str, Any]:
+    """Read an encrypted item; one that was changed, or is of another organization, is refused."""
+    opened = unseal(state, item.get("encrypted_content"))
+    if opened is None or opened.get("organization") != state.organization:
+        raise ProviderRefusal(
+            f"The encrypted content for item {item.get('id')} could not be verified.",
+            code="invalid_encrypted_content",
+        )
+    return opened
+
+
+def _is_follower(item: Mapping[str, Any], expected: Any) -> bool:
+    if item.get("type") == "function_call":
+        return bool(item["call_id"] == expected)
+    return expected == "message" and item.get("role") == "assistant"
+
+
+def _check_chat(messages: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse calls that the messages right after them do not answer, and answers without calls."""
+    calls: list[str] = []
+    for at, message in enumerate([*messages, {"role": "end"}]):
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in calls:
+                raise ProviderRefusal(
+                    "messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
+                    param=f"messages.[{at}].role",
+                )
+            calls.remove(message["tool_call_id"])
+            continue
+        if calls:
+            raise ProviderRefusal(
+                f"An assistant message with 'tool_calls' must be followed by tool messages responding to "
+                f"each 'tool_call_id'. The following tool_call_ids did not have response messages: "
+                f"{', '.join(calls)}",
+                param="messages",
+            )
+        calls = [call["id"] for call in message.get("tool_calls") or ()]
+
+
+def _chat_items(messages: Sequence[Mapping[str, Any]]) -> Blocks:
+    """Messages of Chat Completions as items of Responses."""
+    items: Blocks = []
+    for message in messages:
+        if message["role"] == "tool":
+            items.append({"type": "function_call_output", "output": message.get("content")})
+            continue
+        if message.get("content"):
+            items.append({"role": message["role"], "content": message["content"]})
+        items += [{"type": "function_call", **call["function"]} for call in message.get("tool_calls") or ()]
+    return items
+
+
+# -- the cache -----------------------------------------------------------------------------------
+
+
+def _use_cache(state: ProviderState, body: Body, items: Blocks) -> CacheUse:
+    positions = _list_positions(body, items)
+    total = sum(len(one.words) for one in positions)
+    check_window(
+        state, total, code="context_length_exceeded", param="input" if "input" in body else "messages"
+    )
+    model = str(body.get("model"))
+    found = re.search(r"gpt-(\d+)(?:\.(\d+))?", model)
+    version = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    owner = [state.organization, model]
+    if version < _MARKED_CACHE:
+        life = _RETENTION[body.get("prompt_cache_retention") or "24h"]
+        step = _STEP_OF_5_5 if version == (5, 5) else _STEP
+        return state.cache.use_longest(
+            to_canonical(owner), positions, step=step, life=life, now=state.clock()
+        )
+    options = body.get("prompt_cache_options") or {}
+    text = body.get("text") or {}
+    key = [
+        *owner,
+        body.get("prompt_cache_key"),
+        text.get("format", body.get("response_format")),
+        text.get("verbosity", body.get("verbosity")),
+        (body.get("reasoning") or {}).get("effort", body.get("reasoning_effort")),
+        body.get("parallel_tool_calls"),
+    ]
+    return state.cache.use_marks(
+        to_canonical(key),
+        positions,
+        implicit_life=None if options.get("mode") == "explicit" else LIVES[options.get("ttl", "30m")],
+        # Without a key, the provider promises no hit.
+        is_readable=body.get("prompt_cache_key") is not None,
+        now=state.clock(),
+    )
+
+
+def _list_positions(body: Body, items: Blocks) -> list[CachePosition]:
+    """A prompt as GPT caches it: tools, instructions, and the parts of the items."""
+    default = (body.get("prompt_cache_options") or {}).get("ttl", "30m")
+    head = [*(body.get("tools") or ()), *filter(None, [body.get("instructions")])]
+    made = [_make_position("head", one, None, default, implicit=False) for one in head]
+    for at, item in enumerate(items):
+        following = items[at + 1] if at + 1 < len(items) else {}
+        role = str(item.get("role", item.get("type")))
+        content = item.get("content")
+        if item.get("role") is None:
+            content = None
+        parts: list[Any] = content if isinstance(content, list) else [item if content is None else content]
+        ends = _is_message_end(items[:at], role, str(following.get("role", following.get("type"))))
+        for number, part in enumerate(parts, 1):
+            mark = _find_mark(part) if role != "assistant" else None
+            made.append(_make_position(role, part, mark, default, implicit=ends and number == len(parts)))
+    return made
+
+
+def _is_message_end(before: Blocks, role: str, following: str) -> bool:
+    """Tell whether GPT sets a mark itself after an item: of the user, after outputs, or the first rules."""
+    if role == "function_call_output":
+        return following != role
+    rules = ("developer", "system")
+    is_first = role in rules and following not in rules and all(one.get("role") in rules for one in before)
+    return role == "user" or is_first
+
+
+def _find_mark(part: Any) -> Mapping[str, Any] | None:
+    """The mark of a part, or of the last part of a tool's output."""
+    if not isinstance(part, Mapping):
+        return None
+    output = part.get("output")
+    inner = [_find_mark(one) for one in output] if isinstance(output, list) else []
+    return next(filter(None, [part.get(_MARK), *reversed(inner)]), None)
+
+
+def _make_position(
+    role: str, part: Any, mark: Mapping[str, Any] | None, default: str, *, implicit: bool
+) -> CachePosition:
+    return CachePosition(
+        text=f"{role}{to_canonical(without_marks(part))}",
+        words=tuple(f"{role} {word}" for word in find_words(part)),
+        life=None if mark is None else LIVES[mark.get("ttl") or default],
+        implicit=implicit,
+    )
+
+
+# -- replies -------------------------------------------------------------------------------------
+
+
+def _function_of(block: Mapping[str, Any]) -> Body:
+    return {"name": block["name"], "arguments": json.dumps(block["input"])}
+
+
+def _make_output(state: ProviderState, reply: Sequence[Mapping[str, Any]]) -> Blocks:
+    """The content of a reply as items; reasoning is sealed with the item that follows it."""
+    output: Blocks = []
+    reasoning: str | None = None
+    for number, block in enumerate(reply):
+        name = f"{state.count:04}_{number}"
+        match block["type"]:
+            case "tool_use":
+                item: Body = {"type": "function_call", "id": f"fc_{name}", "call_id": block["id"]}
+                item |= _function_of(block)
+            case "text":
+                text = {"type": "output_text", "text": block["text"], "annotations": []}
+                item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "content": [text]}
+            case _:
+                following = next((one for one in reply[number:] if one["type"] in ("tool_use", "text")), {})
+                follower = following.get("id", "message")
+                summary = (
+                    [{"type": "summary_text", "text": block["thinking"]}] if block.get("thinking") else []
+                )
+                sealed = seal(state, {"organization": state.organization, "follower": follower})
+                reasoning = f"rs_{name}"
+                output.append(
+                    {"type": "reasoning", "id": reasoning, "summary": summary, "encrypted_content": sealed}
+                )
+                continue
+        output.append({**item, "status": "completed"})
+        if reasoning is not None:
+            state.reasoning[item["id"]] = reasoning
+            reasoning = None
+    return output
+
+
+def _responses_usage(use: CacheUse, output: int, thoughts: int) -> Body:
+    return {
+        "input_tokens": use.total,
+        "input_tokens_details": {
+            "cached_tokens": use.cached,
+            "cache_write_tokens": use.written,
+            "cache_write_tokens_details": {
+                "ttl_30m_tokens": use.written - use.written_long,
+                "ttl_12h_tokens": use.written_long,
+            },
+        },
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": thoughts},
+        "total_tokens": use.total + output,
+    }
