@@ -178,3 +178,39 @@ async def test_an_agent_talks_to_it_with_reasoning_and_tools(name: str, path: st
     assert (reply.text, [request.path for request in server.requests]) == ("It was sent.", [path] * 6)
     if path == "/v1/responses":
         assert [request.thinking for request in server.requests] == [0, 1, 2, 3, 4, 5]
+
+
+# -- compaction ----------------------------------------------------------------------------------
+
+
+async def test_compaction_keeps_the_users_messages_and_an_item_that_cannot_be_read() -> None:
+    server = ProviderServer(lambda body: [text("Ana asks about orders.")])
+    said = [HELLO, {"role": "assistant", "content": "It was sent."}, {"role": "user", "content": "And 8?"}]
+    answer = await ask(server, *said, path="/v1/responses/compact")
+    *users, item = answer["output"]
+    assert (answer["object"], users, item["type"]) == (
+        "response.compaction",
+        [said[0], said[2]],
+        "compaction",
+    )
+    assert "Ana" not in item["encrypted_content"]
+    # 4 + 3 + 2 words in, 4 out.
+    assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (9, 4)
+    await ask(server, *answer["output"], HELLO)
+    # 4 + 2, the summary of 4 words, and 4.
+    assert server.requests[-1].use.total == 4 + 2 + 4 + 4
+    changed = {**item, "encrypted_content": "x" + item["encrypted_content"][1:]}
+    assert (await ask_for_error(server, changed, HELLO))["code"] == "invalid_encrypted_content"
+
+
+async def test_compaction_checks_a_request_as_an_answer_would() -> None:
+    answer = await ask(make_server(), HELLO, OUTPUT, path="/v1/responses/compact")
+    assert answer["error"]["message"].startswith("No tool call found")
+
+
+async def test_a_compaction_can_fail() -> None:
+    server = ProviderServer()
+    server.compaction_failures = ["unavailable"]
+    body = {"model": GPT, "input": "Hello"}
+    statuses = [(await post(server, "/v1/responses/compact", body)).status_code for _ in range(2)]
+    assert statuses == [503, 200]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.testing.providers import claude_checks as checks
+from autonomy_ctx.testing.providers import compaction
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.claude_models import ClaudeModel
 from autonomy_ctx.testing.providers.state import (
@@ -29,16 +30,22 @@ from autonomy_ctx.testing.providers.thinking import (
 )
 
 
-def answer_messages(state: ProviderState, body: Body, seen: ProviderRequest, *, counts: bool) -> Body:
+def answer_messages(
+    state: ProviderState, body: Body, seen: ProviderRequest, *, counts: bool, is_bedrock: bool
+) -> Body:
     """Check a request, and answer it or, for `counts`, count its tokens."""
     model = ClaudeModel.parse(seen.model)
     betas = set(seen.headers.get("anthropic-beta", "").replace(" ", "").split(","))
     betas |= set(body.get("anthropic_beta", ()))
     messages = [_with_blocks(message) for message in body.get("messages", ())]
+    compacts = "compaction" in body and not counts
     checks.check_options(body, model, betas)
     checks.check_marks(body, messages)
+    if compacts:
+        compaction.check_request(body, messages, model, betas, is_bedrock=is_bedrock)
     chain = PrefixChain(state, body)
-    checks.check_messages(messages, model)
+    compaction.resume_chain(state, chain, messages, betas)
+    checks.check_messages(messages, model, may_end_with_reply=compacts)
     check_thinking(state, chain, body, messages, seen)
     check_open_loop(state, body, messages)
     positions = _list_positions(body, messages, chain.dropped)
@@ -50,21 +57,29 @@ def answer_messages(state: ProviderState, body: Body, seen: ProviderRequest, *, 
     use = state.cache.use_claude(
         _cache_key(state, body), positions, least=model.min_cached_tokens, now=state.clock()
     )
-    said = [dict(block) for block in state.answer(body)]
-    if (body.get("thinking") or {}).get("display") == "omitted":
-        said = [block | ({"thinking": ""} if block["type"] == "thinking" else {}) for block in said]
-    seen.reply = content = sign_thinking(state, chain, said, seen.model)
-    seen.use, seen.output = use, len(find_words(content))
-    is_calling = any(block["type"] == "tool_use" for block in content)
+    if compacts:
+        made = compaction.summarize(state, chain, body, messages, model)
+    else:
+        said = [dict(block) for block in state.answer(body)]
+        if (body.get("thinking") or {}).get("display") == "omitted":
+            said = [block | ({"thinking": ""} if block["type"] == "thinking" else {}) for block in said]
+        is_calling = any(block["type"] == "tool_use" for block in said)
+        content = sign_thinking(state, chain, said, seen.model)
+        made = {"content": content, "stop_reason": "tool_use" if is_calling else "end_turn"}
+    seen.reply = made["content"]
+    seen.use, seen.output = use, len(find_words(seen.reply))
+    usage = _make_usage(use, seen.output)
+    if compacts:
+        nothing = _make_usage(CacheUse(), 0)
+        usage = {**nothing, "iterations": [{"type": "compaction", **usage}]}
     reply = {
         "id": f"msg_{state.count:04}",
         "type": "message",
         "role": "assistant",
         "model": seen.model,
-        "content": content,
-        "stop_reason": "tool_use" if is_calling else "end_turn",
+        **made,
         "stop_sequence": None,
-        "usage": _make_usage(use, seen.output),
+        "usage": usage,
     }
     if checks.BINDING_BETA in betas:
         reply["input_transformations"] = seen.transformations

@@ -57,11 +57,11 @@ def check_marks(body: Body, messages: Sequence[Body]) -> None:
         )
 
 
-def check_messages(messages: Sequence[Body], model: ClaudeModel) -> None:
+def check_messages(messages: Sequence[Body], model: ClaudeModel, *, may_end_with_reply: bool = False) -> None:
     """Refuse messages in an order that Claude does not take, and calls without results."""
-    if not messages or messages[0]["role"] != "user":
+    if not messages or (messages[0]["role"] != "user" and not _begins_with_summary(messages)):
         raise ProviderRefusal("messages: first message must use the user role")
-    if messages[-1]["role"] == "assistant":
+    if messages[-1]["role"] == "assistant" and not may_end_with_reply:
         raise ProviderRefusal("messages: this model does not support assistant message prefill")
     calls: list[str] = []
     for at, message in enumerate(messages):
@@ -88,6 +88,10 @@ def check_messages(messages: Sequence[Body], model: ClaudeModel) -> None:
         calls = [block["id"] for block in content if block["type"] == "tool_use"]
     if calls:
         raise ProviderRefusal(f"messages: `tool_use` ids were found without `tool_result` blocks: {calls}")
+
+
+def _begins_with_summary(messages: Sequence[Body]) -> bool:
+    return bool(messages[0]["content"]) and messages[0]["content"][0]["type"] == "compaction"
 
 
 def _check_system_message(messages: Sequence[Body], at: int, model: ClaudeModel) -> None:

@@ -55,6 +55,30 @@ def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) ->
     }
 
 
+def compact_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
+    """Replace everything but the user's messages by one encrypted item."""
+    items = _read_input(state, body)
+    use = _use_cache(state, body, items)
+    state.count += 1
+    if state.compaction_failures:
+        state.compaction_failures.pop(0)
+        raise ProviderRefusal("the server is overloaded", status=503, code="server_error")
+    seen.reply = [dict(block) for block in state.answer(body) if block["type"] == "text"]
+    seen.use, seen.output = use, len(find_words(seen.reply))
+    text = "\n".join(str(block["text"]) for block in seen.reply)
+    sealed = seal(state, {"organization": state.organization, "text": text})
+    return {
+        "id": f"resp_{state.count:04}",
+        "object": "response.compaction",
+        "created_at": int(state.clock()),
+        "output": [
+            *(item for item in items if item.get("role") == "user"),
+            {"type": "compaction", "id": f"cmp_{state.count:04}", "encrypted_content": sealed},
+        ],
+        "usage": _responses_usage(use, seen.output, 0),
+    }
+
+
 def answer_chat(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
     """Check a request of the Chat Completions API, and answer it. Thinking is not shown."""
     messages = body.get("messages") or []
@@ -198,7 +222,7 @@ def _chat_items(messages: Sequence[Mapping[str, Any]]) -> Blocks:
 
 
 def _use_cache(state: ProviderState, body: Body, items: Blocks) -> CacheUse:
-    positions = _list_positions(body, items)
+    positions = _list_positions(state, body, items)
     total = sum(len(one.words) for one in positions)
     check_window(
         state, total, code="context_length_exceeded", param="input" if "input" in body else "messages"
@@ -233,7 +257,7 @@ def _use_cache(state: ProviderState, body: Body, items: Blocks) -> CacheUse:
     )
 
 
-def _list_positions(body: Body, items: Blocks) -> list[CachePosition]:
+def _list_positions(state: ProviderState, body: Body, items: Blocks) -> list[CachePosition]:
     """A prompt as GPT caches it: tools, instructions, and the parts of the items."""
     default = (body.get("prompt_cache_options") or {}).get("ttl", "30m")
     head = [*(body.get("tools") or ()), *filter(None, [body.get("instructions")])]
@@ -242,7 +266,9 @@ def _list_positions(body: Body, items: Blocks) -> list[CachePosition]:
         following = items[at + 1] if at + 1 < len(items) else {}
         role = str(item.get("role", item.get("type")))
         content = item.get("content")
-        if item.get("role") is None:
+        if item.get("type") == "compaction":
+            content = _open(state, item).get("text", "")
+        elif item.get("role") is None:
             content = None
         parts: list[Any] = content if isinstance(content, list) else [item if content is None else content]
         ends = _is_message_end(items[:at], role, str(following.get("role", following.get("type"))))

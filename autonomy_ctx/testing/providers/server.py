@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 _OPENAI = {
     "/v1/responses": openai.answer_responses,
+    "/v1/responses/compact": openai.compact_responses,
     "/v1/chat/completions": openai.answer_chat,
 }
 _ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
-_ERROR_TYPES = {404: "not_found_error"}
+_ERROR_TYPES = {404: "not_found_error", 503: "server_error", 529: "overloaded_error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ class ProviderServer(ProviderState):
         if not is_bedrock and seen.path not in _ANTHROPIC:
             raise ProviderRefusal(f"there is nothing at {seen.path}", status=404)
         counts = seen.path.endswith("count_tokens")
-        return answer_messages(self, body, seen, counts=counts)
+        return answer_messages(self, body, seen, counts=counts, is_bedrock=is_bedrock)
 
 
 def _encode_error(seen: ProviderRequest, refused: ProviderRefusal) -> bytes:
@@ -153,4 +154,5 @@ def _encode_error(seen: ProviderRequest, refused: ProviderRefusal) -> bytes:
         return json.dumps({"message": seen.error}).encode()
     if seen.path in _OPENAI:
         return json.dumps({"error": {**error, "param": refused.param, "code": refused.code}}).encode()
-    return json.dumps({"type": "error", "error": error}).encode()
+    details = {"details": {"error_code": refused.code}} if refused.code else {}
+    return json.dumps({"type": "error", "error": {**error, **details}}).encode()

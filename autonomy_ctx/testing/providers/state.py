@@ -89,6 +89,8 @@ class ProviderState:
         self.enforced = self.strict_tool_order = self.strict_system_shape = True
         # Counts as a part of every prefix. Change it to have thinking refused that seems to fit.
         self.hidden_prefix = ""
+        # How the next compactions fail: a `stop_reason` of a reply without a summary, or "unavailable".
+        self.compaction_failures: list[str] = []
         self.cache = PromptCache()
         self.count = 0
         # By the id of a thinking block: the ids of all thinking of its reply, and the prefix before it.

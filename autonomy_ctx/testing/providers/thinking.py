@@ -42,7 +42,11 @@ class ThinkingSignature:
 
 
 class PrefixChain:
-    """A hash over the prefix of a block without thinking, and the ids of the thinking before it."""
+    """A hash over the prefix of a block without thinking, and the ids of the thinking before it.
+
+    After a compaction there are several hashes: of the content that was summarized and all that follows, and
+    of the summary and all that follows. The last one is signed; thinking may fit any of them.
+    """
 
     def __init__(self, state: ProviderState, body: Body) -> None:
         system = without_marks(body.get("system") or [])
@@ -54,12 +58,18 @@ class PrefixChain:
         bound = [tool for tool in tools if not tool.get("defer_loading")]
         self._deferred = {str(tool.get("name")): tool for tool in tools if tool.get("defer_loading")}
         self.system, self.tools = make_hash(to_canonical(system)), make_hash(to_canonical(bound))
-        self.state = make_hash(self.system, self.tools, state.hidden_prefix)
+        self.start = make_hash(self.system, self.tools, state.hidden_prefix)
+        self.states = [self.start]
         self.run: list[str] = []
         # The places of the blocks, each with the hash after it.
         self.trail: list[tuple[str, str]] = []
         # The places of thinking that the model does not get.
         self.dropped: set[str] = set()
+
+    @property
+    def state(self) -> str:
+        """The hash that new thinking is signed with."""
+        return self.states[-1]
 
     def add(self, role: str, block: Mapping[str, Any], path: str = "") -> None:
         """Go on to the next block."""
@@ -67,8 +77,13 @@ class PrefixChain:
         # A deferred tool is no part of the prefix until something names it.
         loaded = [self._deferred.pop(name) for name in _find_references(block) if name in self._deferred]
         content += map(to_canonical, loaded)
-        self.state = make_hash(self.state, role, *content)
+        self.states = [make_hash(one, role, *content) for one in self.states]
         self.trail.append((path, self.state))
+
+    def resume(self, states: Sequence[str], block: Mapping[str, Any]) -> None:
+        """Begin again with a summary, after the states that the summarized content had."""
+        self.states = [*states, make_hash(self.start, to_canonical(without_marks(block)))]
+        self.trail = []
 
     def find_difference(self, signed: ThinkingSignature, before: frozenset[str]) -> str:
         """Name the first part of a request that a block was not made with."""
@@ -122,8 +137,9 @@ def check_thinking(
         if path.endswith(".content.0"):
             is_dropping = False
         if block["type"] not in THINKING:
-            # A message that is cleared later is another one than a message that stays.
-            chain.add(f"{message['role']}{message.get('clear_at', '')}", block, path)
+            if block["type"] != "compaction":
+                # A message that is cleared later is another one than a message that stays.
+                chain.add(f"{message['role']}{message.get('clear_at', '')}", block, path)
             continue
         signed = read_signature(state, block, path)
         is_foreign = signed.organization != state.organization
@@ -133,7 +149,7 @@ def check_thinking(
             chain.dropped.add(path)
             chain.run.append(signed.id)
             continue
-        is_fitting = signed.state == chain.state and _is_suffix(chain.run, signed.run)
+        is_fitting = signed.state in chain.states and _is_suffix(chain.run, signed.run)
         if model.binds and (is_dropping or not is_fitting):
             kind = "thinking_dropped" if is_enforced else "thinking_mismatch_allowed"
             seen.transformations.append({"type": kind, "path": path, "reason": "prefix_binding_mismatch"})
