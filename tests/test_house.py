@@ -270,7 +270,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (4_899, 18),
     "inspection": (1_638, 8),
     "knowledge": (1_336, 7),
-    "language": (7_354, 27),
+    "language": (7_365, 27),
     "memory": (16_520, 73),
     "messages": (3_178, 14),
     "models": (2_702, 10),

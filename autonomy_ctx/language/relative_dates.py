@@ -274,6 +274,7 @@ janeiro fevereiro março maio junho julho setembro outubro novembro dezembro 月
 MONTH_WORDS = frozenset(fold_text(_MONTH_NAMES).split())
 _MONTH_JOINTS = frozenset({"of", "de", "do", ",", "the"})
 _FIGURES = lazy_pattern(r"(?<![\d.])\d{1,4}(?:-\d{1,2}-|/\d{1,2}/|\.\d{1,2}\.|/)\d{0,4}(?!\d)")
+_DATE_NOTE = lazy_pattern(r" \([^()\n]{1,60}\d{4}\)")
 _SENTENCE_END = lazy_pattern(r"[.!?;\n。\uff01\uff1f]")
 _DAYS_PER_WEEK = 7
 
@@ -288,10 +289,11 @@ def resolve_dates(text: str, at: datetime) -> str:
     if not found:
         return text
     dates = sorted(_explicit_dates(text, words))
+    spoken = _words_outside_notes(text, words)
     pieces, done = [], 0
     for match in found:
         start, end = words.starts[match.first], words.ends[match.last]
-        label = _resolve(match, at.date(), _is_past(text, words, match))
+        label = _resolve(match, at.date(), _is_past(text, words, match, spoken))
         if label and not text.startswith(f" ({label})", end) and not _is_dated(text, start, end, dates):
             pieces += [text[done:end], f" ({label})"]
             done = end
@@ -352,18 +354,27 @@ def _is_meant(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool
     return not (prefix and after.startswith(prefix))
 
 
-def _is_past(text: str, words: Words, match: PhraseMatch[_DateMeaning]) -> bool:
+def _words_outside_notes(text: str, words: Words) -> list[int]:
+    """The indexes of words that are no date written beside a phrase: such dates do not move words apart."""
+    found: list[int] = []
+    done = 0
+    for note in _DATE_NOTE.finditer(text):
+        found += range(done, bisect_left(words.starts, note.start(), lo=done))
+        done = bisect_left(words.starts, note.end(), lo=done)
+    return [*found, *range(done, len(words))]
+
+
+def _is_past(text: str, words: Words, match: PhraseMatch[_DateMeaning], spoken: Sequence[int]) -> bool:
     """Tell whether the sentence may speak of the past; only asked of phrases that leave it open."""
     is_open = isinstance(match.value, _OnWeekday) and match.value.which == "said"
     if not is_open and match.number is None:
         return False
-    around = (*range(max(match.first - 12, 0), match.first), *range(match.last + 1, match.last + 9))
+    first, last = bisect_left(spoken, match.first), bisect_left(spoken, match.last + 1)
     start, end = words.starts[match.first], words.ends[match.last]
     return any(
         _is_past_word(words.folded[at])
         and not _SENTENCE_END.search(text[min(words.ends[at], end) : max(words.starts[at], start)])
-        for at in around
-        if at < len(words)
+        for at in (*spoken[max(first - 12, 0) : first], *spoken[last : last + 8])
     )
 
 

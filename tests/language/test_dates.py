@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import some
 
@@ -145,6 +145,7 @@ times = st.datetimes(timezones=st.just(UTC))
 
 
 @some
+@example("ON MON:00000#TOMORROW:WAR", datetime(2000, 1, 1, tzinfo=UTC))
 @given(texts, times)
 def test_resolving_twice_changes_nothing(text: str, at: datetime) -> None:
     once = resolve_dates(text, at)
