@@ -275,61 +275,34 @@ class SegmentWriter:
         cached: CachedRequest | None = None,
         outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """Merge several segments into one; without a model, facts that no longer hold are left out."""
-        texts = [segment.text for segment in segments]
+        """Merge several segments into one; without a model, facts that no longer hold are left out.
+
+        With a schema the model writes only the sections to rewrite, and is not called if there are none.
+        """
+        texts, count = [segment.text for segment in segments], counter.count_text
         if self._model is None:
             return await self.extract(texts, counter, outdated)
-        if self.settings.schema is not None:
-            return await self._merge_sections(self.settings.schema, segments, counter, cached)
-        # The lines of names need no model: what fits of them is added to the new record.
-        records = [without_names_line(text) for text in texts]
+        schema, instructions, most = self.settings.schema, self.settings.instructions, self.settings.size // 4
+        sections: Sequence[SchemaSection] = ()
+        layout = None
+        if schema is None:
+            # The lines of names need no model: what fits of them is added to the new record.
+            records = [without_names_line(text) for text in texts]
+        else:
+            merge = SectionMerge.of(texts, schema)
+            # Items that are kept word for word leave less to be shortened than a record that is written anew.
+            whole_target = min(most, max(MIN_SUMMARY_TOKENS, sum(map(count, texts)) * 3 // 4))
+            if not merge.needs_model:
+                return await self._join_sections(merge, texts, whole_target, counter)
+            records, sections = merge.rewritten_texts(), schema.only("rewrite")
+            most = merge.room(whole_target, count)
+            layout = RecordLayout(schema, sections, whole_target, merge)
         source, whole = "\n\n".join(records), "\n\n".join(texts)
-        tokens = counter.count_text(source)
+        tokens = count(source)
         # Well under the length at which a literal answer would pass for an echo.
-        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
-        prompt = merge_prompt(records, cap=cap, instructions=instructions)
-        after = None
-        if cached is not None:
-            after = cached_merge_prompt(
-                cached,
-                [render_segment(one, self.settings.zone) for one in segments],
-                segments[0].first,
-                segments[-1].last,
-                cap=cap,
-                instructions=instructions,
-            )
-        request = SegmentRequest(
-            source,
-            tokens,
-            self._most_tokens(counter.count_text(whole)),
-            lambda: SourceNames(key_names_of(source), key_names_of(whole)),
-            texts,
-        )
-        return await self._write_cheapest(after, prompt, cached, target, request, counter)
-
-    async def _merge_sections(
-        self,
-        schema: SummarySchema,
-        segments: Sequence[StoredSegment],
-        counter: TokenCounter,
-        cached: CachedRequest | None,
-    ) -> SegmentDraft:
-        """Merge several segments section by section; the model is called only for sections to rewrite."""
-        texts = [segment.text for segment in segments]
-        merge = SectionMerge.of(texts, schema)
-        # Items that are kept word for word leave less to be shortened than a record that is written anew.
-        tokens = sum(map(counter.count_text, texts))
-        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
-        if not merge.needs_model:
-            return await self._join_sections(merge, texts, target, counter)
-        sections, instructions = schema.only("rewrite"), self.settings.instructions
-        rewritten = merge.rewritten_texts()
-        source = "\n\n".join(rewritten)
-        tokens = counter.count_text(source)
-        room = min(merge.room(target, counter.count_text), max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap = int(room * ASKED_SHARE)
-        prompt = merge_prompt(rewritten, cap=cap, instructions=instructions, schema=schema, sections=sections)
+        target = min(most, max(MIN_SUMMARY_TOKENS, tokens // 2))
+        cap = int(target * ASKED_SHARE)
+        prompt = merge_prompt(records, cap=cap, instructions=instructions, schema=schema, sections=sections)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
@@ -342,15 +315,16 @@ class SegmentWriter:
                 schema=schema,
                 sections=sections,
             )
+        to_name = partial(key_names_of, whole) if schema is None else partial(_names_of_texts, texts)
         request = SegmentRequest(
             source,
             tokens,
-            room,
-            lambda: SourceNames(key_names_of(source), _names_of_texts(texts)),
+            self._most_tokens(count(whole)) if schema is None else target,
+            lambda: SourceNames(key_names_of(source), to_name()),
             texts,
-            layout=RecordLayout(schema, sections, target, merge),
+            layout=layout,
         )
-        return await self._write_cheapest(after, prompt, cached, room, request, counter)
+        return await self._write_cheapest(after, prompt, cached, target, request, counter)
 
     async def _join_sections(
         self,
