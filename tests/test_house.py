@@ -263,7 +263,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_784, 15),
     "agents": (3_411, 15),
     "cli": (5_626, 25),
-    "compaction": (6_339, 24),
+    "compaction": (6_307, 24),
     "containers": (3_771, 14),
     "engine": (982, 4),
     "errors": (1_079, 9),

@@ -405,12 +405,6 @@ class SummaryJob:
             self._metrics.add("summaries_discarded")
         return done
 
-    async def _prepare_facts(self) -> None:
-        """Make what the next context needs of facts that were just committed, before it does."""
-        state = await self._memory.store.summary(self._key)
-        self._render_facts(state)
-        await give_way()
-
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
     """Tell whether messages from the same place on were refused when there were fewer, or a part of them."""

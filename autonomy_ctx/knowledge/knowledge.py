@@ -147,7 +147,7 @@ async def render_passages_async(passages: Sequence[Passage], max_tokens: int, co
 
 
 def render_passages(passages: Sequence[Passage], max_tokens: int, count: CountText) -> str | None:
-    """The same, at once; None when there is nothing to show, or no room to show it."""
+    """Render passages at once; None when there is nothing to show, or no room to show it."""
     max_characters = max_tokens * CHARACTERS_PER_TOKEN
     # One secret for all passages, so that a message cut in the middle still has matching marks.
     secret = nonce(*(_passage_body(passage, passage.text[:max_characters]) for passage in passages))

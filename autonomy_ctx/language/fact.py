@@ -211,7 +211,7 @@ def fact_line(fact: Fact) -> str:
 
 
 def short_fact_line(fact: Fact, characters: int) -> str:
-    """The same, only the beginning of a long one."""
+    """The line of a fact, cut to so many characters."""
     line = fact_line(fact)
     if len(line) <= characters:
         return line
@@ -309,24 +309,23 @@ def render_facts(
     tokens: int,
     count: Callable[[str], int],
     zone: tzinfo = UTC,
-    *,
-    count_lines: Callable[[Sequence[Fact]], list[int]] | None = None,
 ) -> RenderedFacts:
     """The facts that hold, one per line, within so many tokens; what users wrote stays longest.
 
-    `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
-    gives what `count` says of the lines of many facts, where that is known already.
+    `facts` may have replaced ones too: the one that a fact stands for is named beside it.
     """
     order = _order_facts(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
     candidates = _by_weight(order.by_kind, room // MIN_LINE_TOKENS + 1)
-    counted = (
-        [count(f"{fact_line(fact)}\n") for fact in candidates]
-        if count_lines is None
-        else count_lines(candidates)
-    )
-    costs = dict(zip((fact.id for fact in candidates), counted, strict=True))
-    chosen = _choose(candidates, costs, room)
+    costs: dict[str, int] = {}
+
+    def cost_of(fact: Fact) -> int:
+        # Few of the candidates have room, and only lines that may have some are counted.
+        if fact.id not in costs:
+            costs[fact.id] = count(f"{fact_line(fact)}\n")
+        return costs[fact.id]
+
+    chosen = _choose(candidates, cost_of, room)
     left = room - sum(costs[key] for key in chosen)
     # Many facts have no room: a line is written only for those that have.
     lines = {key: fact_line(fact) for key, fact in chosen.items()}
@@ -379,22 +378,23 @@ def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fa
     return own + others
 
 
-def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:
+def _choose(ordered: Sequence[Fact], cost_of: Callable[[Fact], int], room: int) -> dict[str, Fact]:
     """Choose what users wrote, then the share of each kind, then the rest by weight."""
     chosen: dict[str, Fact] = {}
     left = room
-    least = min(costs.values(), default=0)
     of_kind = dict.fromkeys(FACT_KINDS, 0)
-    own = sum([costs[fact.id] for fact in ordered if fact.source == "user"])
+    own = sum([cost_of(fact) for fact in ordered if fact.source == "user"])
     shares = {kind: share * max(room - own, 0) for kind, share in _SHARES.items()}
     for is_shared in (True, False):
         for fact in ordered:
-            if left < least:
+            if left < MIN_LINE_TOKENS:
                 return chosen
-            cost = costs[fact.id]
-            if cost > left or fact.id in chosen:
+            if fact.id in chosen:
                 continue
-            if is_shared and fact.source != "user" and of_kind[fact.kind] + cost > shares[fact.kind]:
+            most: float = left
+            if is_shared and fact.source != "user":
+                most = min(left, shares[fact.kind] - of_kind[fact.kind])
+            if most < MIN_LINE_TOKENS or (cost := cost_of(fact)) > most:
                 continue
             of_kind[fact.kind] += cost if fact.source != "user" else 0
             chosen[fact.id] = fact
