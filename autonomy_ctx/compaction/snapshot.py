@@ -39,7 +39,9 @@ def provisional_segment(
     messages = [entry.message for entry in entries]
     tokens = max(settings.size // 4, 32)
     make = digest if settings.schema is None else partial(digest_record, schema=settings.schema)
-    text = make(messages, tokens=tokens, counter=counter, max_characters=MAX_DIGEST_CHARACTERS)
+    # Without the calibration of now: the same messages have the same digest, also in another process.
+    plain = TokenCounter(counter.text_counter)
+    text = make(messages, tokens=tokens, counter=plain, max_characters=MAX_DIGEST_CHARACTERS)
     return StoredSegment(
         first=first,
         last=entries[-1].position,

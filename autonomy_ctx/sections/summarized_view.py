@@ -53,19 +53,21 @@ async def show_history(
 ) -> HistoryContribution:
     """Pins, the summary message, the user message at `newest` if it is older, and the window."""
     counter, key = memory.token_counter, store_key.key
+    # Without the calibration, which changes with every report: the same pins and facts are shown.
+    plain = TokenCounter(counter.text_counter)
     window, last_hidden = view.window, view.last_hidden
     if newest and newest <= last_hidden:
         asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
         window = [*asked.entries, *window]
     # The message that the turn answers is shown in any case.
     hidden = [pin for pin in snapshot.state.pins if pin.position != newest]
-    pins = select_pins(hidden, last_hidden, settings.pin_tokens, counter, settings.zone)
+    pins = select_pins(hidden, last_hidden, settings.pin_tokens, plain, settings.zone)
     if last_hidden:
         window = detach_late_results(window)
     shorten = partial(_shorten_entry, counter)
     fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)
     # What was learned of a message that is in view needs no line of its own.
-    facts = _render_facts(known, facts_until(snapshot.state.facts, last_hidden), settings, counter)
+    facts = _render_facts(known, facts_until(snapshot.state.facts, last_hidden), settings, plain)
     messages: list[Message] = [entry.message for entry in pins.entries]
     positions: list[int | None] = [entry.position for entry in pins.entries]
     if view.segments or view.missing or facts.text:
@@ -93,7 +95,7 @@ def _render_facts(
     known: ConversationState, facts: tuple[Fact, ...], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
     """The facts as text, rendered again only when they, their room or the way of counting changed."""
-    parts = (facts, settings.facts_tokens, settings.zone, counter.name, counter.calibration.factor)
+    parts = (facts, settings.facts_tokens, settings.zone, counter.name)
     if known.rendered_facts is None or known.rendered_facts[0] != parts:
         known.rendered_facts = parts, render_summary_facts(facts, settings, counter)
     return known.rendered_facts[1]
