@@ -271,14 +271,14 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_638, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
-    "memory": (16_520, 73),
+    "memory": (16_629, 73),
     "messages": (3_178, 14),
     "models": (2_702, 10),
     "replay": (1_992, 10),
     "sections": (1_844, 12),
     "server": (6_472, 33),
     "template": (2_562, 8),
-    "testing": (5_181, 27),
+    "testing": (5_217, 27),
     "tools": (4_254, 18),
 }
 

@@ -508,7 +508,7 @@ class TurnRunner:
             ends_turn=ends,
         )
         try:
-            await append(record=record)
+            await append(records=[] if record is None else [record])
         except StoreFull:
             if record is None:
                 raise

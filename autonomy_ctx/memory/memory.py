@@ -22,7 +22,7 @@ from autonomy_ctx.formats.any_reply import read_answer
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.cache import WindowCache, forget_deleted
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.registry import StoreOptions, accept_former_names, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -173,7 +173,7 @@ class Memory(AsyncResource):
         request: Mapping[str, Any] | None = None,
         full_texts: Mapping[str, str] = EMPTY,
         ends_turn: bool = False,
-        record: RecordDraft | None = None,
+        records: Sequence[RecordDraft] = (),
     ) -> list[int]:
         """Store messages, all or none, and return their positions. When the call returns, they are stored.
 
@@ -189,8 +189,8 @@ class Memory(AsyncResource):
         `get_full_message` returns it.
 
         In a turn (see `in_turn`), `TurnLost` is raised if another turn has begun. `ends_turn` releases the
-        lease of the turn in the same transaction. A `record` is stored with the messages, in one transaction
-        where the store supports that.
+        lease of the turn in the same transaction. `records` are stored with the messages, in one
+        transaction where the store supports that.
         """
         key = make_key(self.agent, scope, conversation)
         if request is not None:
@@ -203,8 +203,8 @@ class Memory(AsyncResource):
             turn, ends = self._turn, ends_turn
         else:
             turn, ends = None, False
-        if record is not None:
-            positions = await append_with_record(self._store, key, drafts, record, turn=turn, ends=ends)
+        if records:
+            positions = await append_with_records(self._store, key, drafts, records, turn=turn, ends=ends)
         elif turn is not None:
             positions = await self._store.append(key, drafts, turn=turn, ends=ends)
         else:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from autonomy_ctx.errors import ConflictingMessage, TurnLost
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.store import Key, Store, TurnStart, TurnToken
 from autonomy_ctx.testing.values import MAIN, OTHER, StoppedClock, StoreActions, make_drafts, make_message
 
@@ -43,7 +43,7 @@ class TurnsContract(StoreActions):
         """End a turn with a message and a record; the positions, or why they were refused."""
         drafts = make_drafts(make_message(text, id=message_id))
         try:
-            return await append_with_record(store, MAIN, drafts, record, turn=hold, ends=hold is not None)
+            return await append_with_records(store, MAIN, drafts, [record], turn=hold, ends=hold is not None)
         except (ConflictingMessage, TurnLost, TypeError) as error:
             return error
 
@@ -284,3 +284,39 @@ class TurnsContract(StoreActions):
         hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "a", generation=0)
         assert await self.end_with_record(store, hold, "a!", record=record) == [3]
         assert (await self.records(store), await self.texts(store)) == ([], ["a?", "hi"])
+
+    async def test_a_record_replaces_only_the_record_that_it_expects(self, store: Store) -> None:
+        start = await self.begin(store, "a", "a?")
+        hold = TurnToken(MAIN, start.ticket, "a")
+        steps: list[tuple[str, str, TurnToken | None]] = [
+            ("one", "", hold),
+            ("late", "", hold),
+            ("two", "one", hold),
+            ("late", "one", None),
+            ("three", "two", None),
+        ]
+        for number, (body, expected, turn) in enumerate(steps, start=2):
+            parts = ((f"n/{number}", body),)
+            record = RecordDraft("k", "n", body, keep=1, derived=True, expected=expected, parts=parts)
+            drafts = make_drafts(make_message("hi", id=str(number)))
+            other = RecordDraft("other", "n", body)
+            stored = await append_with_records(store, MAIN, drafts, [record, other], turn=turn)
+            assert stored == [number], "the messages are stored in any case"
+        assert await self.records(store) == [("n", "three")]
+        found = await store.read_records(MAIN, "k_part")
+        assert [(part.name, part.body) for part in found] == [
+            ("n/2", "one"),
+            ("n/4", "two"),
+            ("n/6", "three"),
+        ]
+        assert [one.body for one in await store.read_records(MAIN, "other")] == ["three"]
+        await store.delete("ana", "", "trip", ["2"])
+        assert not await self.records(store)
+        assert not await store.read_records(MAIN, "k_part")
+
+    async def test_a_record_may_be_stored_without_messages(self, store: Store) -> None:
+        await self.begin(store, "a", "a?")
+        for body, expected in (("one", ""), ("two", "one"), ("late", "one")):
+            record = RecordDraft("k", "n", body, expected=expected)
+            assert await append_with_records(store, MAIN, (), [record]) == []
+        assert await self.records(store) == [("n", "two")]

@@ -305,7 +305,7 @@ async def test_an_answer_that_is_stored_is_returned_although_its_record_is_not(
     async with Agent("a", model=ScriptedModel("here"), memory=memory) as agent:
         assert (await agent.send("where?", scope="ana")).text == "here"
         assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
-    assert "without the record" in caplog.text
+    assert "without the records" in caplog.text
 
 
 async def test_a_turn_that_was_lost_leaves_no_record(tmp_path: Path) -> None:

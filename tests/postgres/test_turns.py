@@ -102,7 +102,7 @@ async def test_a_turn_ends_with_its_record_in_one_statement(
     start = await begin(store, "a", "question")
     statements.clear()
     hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
-    assert await store.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
+    assert await store.append_with_records(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
     assert len(statements) == 1
     assert [one.body for one in await store.read_records(MAIN, "k")] == ["record"]
 
@@ -114,7 +114,7 @@ async def test_a_turn_whose_end_got_no_answer_has_its_record_once(
     start = await begin(proxied, "a", "question")
     hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
     proxy.cut_at(END, forward=forward)
-    assert await proxied.append_with_record(MAIN, drafts("answer"), record, turn=hold, ends=True) == [2]
+    assert await proxied.append_with_records(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
     assert proxy.cuts == 1
     assert [one.body for one in await proxied.read_records(MAIN, "k")] == ["record"]
     assert await texts(proxied) == ["question", "answer"]

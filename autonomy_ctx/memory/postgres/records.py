@@ -39,18 +39,23 @@ _PUT_RECORDS = """
     )
     SELECT number FROM numbered ORDER BY number
 """
-# One record beside messages, in the statement that moves the `head` of their conversation.
-_INSERT_BESIDE = """), stored AS (
+# One record beside messages, in the statement that moves the `head` of their conversation. What is expected
+# is looked up without a lock: only the holder of the turn writes it, or a deletion, which changes the
+# generation.
+_INSERT_BESIDE = """), stored_{index} AS (
         INSERT INTO autonomy_ctx.record (number, conversation_id, kind, name, long_name, at, derived, body)
         SELECT nextval('autonomy_ctx.record_number'), head.id, %s, %s, %s, autonomy_ctx.now_seconds(), %s, %s
-        FROM head WHERE %s::int8 IS NULL OR head.generation = %s
+        FROM head WHERE (%s::int8 IS NULL OR head.generation = %s)
+        AND (%s::text IS NULL OR %s = coalesce(
+            (SELECT e.body FROM autonomy_ctx.record e
+             WHERE e.conversation_id = head.id AND e.kind = %s AND e.name = %s), %s))
         ON CONFLICT ON CONSTRAINT record_name DO UPDATE SET
             number = excluded.number, at = excluded.at, derived = excluded.derived, body = excluded.body
         RETURNING conversation_id
 """
 # This statement does not see the new record, which is one of those that are kept.
-_DELETE_BESIDE = """), dropped AS (
-        DELETE FROM autonomy_ctx.record r USING stored
+_DELETE_BESIDE = """), dropped_{index} AS (
+        DELETE FROM autonomy_ctx.record r USING stored_{index} stored
         WHERE r.conversation_id = stored.conversation_id AND r.kind = %s AND r.name <> %s AND r.number <=
             (SELECT o.number FROM autonomy_ctx.record o
              WHERE o.conversation_id = stored.conversation_id AND o.kind = %s AND o.name <> %s
@@ -137,21 +142,37 @@ async def put_records(
     return numbers
 
 
-async def put_record(connection: Connection, key: Key, record: RecordDraft) -> None:
-    """Store one record in a transaction."""
-    kind, name, body, keep, derived, generation, refs = record
-    await put_records(connection, key, kind, [(name, body)], keep, derived, generation, refs)
+async def put_draft(connection: Connection, key: Key, draft: RecordDraft) -> None:
+    """Store a record and its parts in a transaction, if what it expects is there."""
+    if draft.expected is not None:
+        await find_conversation(connection, key, lock=True)
+        found = await read_records(connection, key, draft.kind, draft.name, 0, 1)
+        if draft.expected != "".join(record.body for record in found):
+            return
+    derived, generation, refs = draft.derived, draft.generation, draft.refs
+    record = (draft.name, draft.body)
+    await put_records(connection, key, draft.kind, [record], draft.keep, derived, generation, refs)
+    if draft.parts:
+        await put_records(connection, key, draft.parts_kind, draft.parts, None, derived, generation, refs)
 
 
-def insert_record(record: RecordDraft) -> tuple[str, tuple[Any, ...]]:
-    """The part of a statement after `head` that stores a record without quotes; and its values."""
-    kind, name, body, keep, derived, generation, _ = record
-    indexed = index_text(name)
-    long_name = None if indexed == name else name
-    values = (kind, indexed, long_name, derived, encode_text(body), generation, generation)
-    if keep is None:
-        return _INSERT_BESIDE, values
-    return _INSERT_BESIDE + _DELETE_BESIDE, (*values, kind, indexed, kind, indexed, keep - 1)
+def insert_records(drafts: Sequence[RecordDraft]) -> tuple[str, list[Any]]:
+    """The part of a statement after `head` that stores records without quotes; and its values."""
+    statement, values = "", list[Any]()
+    rows = [(draft, draft.kind, draft.name, draft.body, draft.keep) for draft in drafts]
+    rows += [(draft, draft.parts_kind, *part, None) for draft in drafts for part in draft.parts]
+    nothing = encode_text("")
+    for index, (draft, kind, name, body, keep) in enumerate(rows):
+        indexed = index_text(name)
+        expected = None if draft.expected is None else encode_text(draft.expected)
+        statement += _INSERT_BESIDE.format(index=index)
+        values += [kind, indexed, None if indexed == name else name, draft.derived, encode_text(body)]
+        values += [draft.generation, draft.generation]
+        values += [expected, expected, draft.kind, index_text(draft.name), nothing]
+        if keep is not None:
+            statement += _DELETE_BESIDE.format(index=index)
+            values += [kind, indexed, kind, indexed, keep - 1]
+    return statement, values
 
 
 async def _find_quoted(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from autonomy_ctx.language.fact import Fact, FactChange
-from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.joint_append import RecordDraft, check_record
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import facts as fact_rows
@@ -107,22 +107,24 @@ class PostgresStore:
             append_new, lambda connection: log.append_known(connection, key, drafts)
         )
 
-    async def append_with_record(
+    async def append_with_records(
         self,
         key: Key,
         drafts: Sequence[Draft],
-        record: RecordDraft,
+        records: Sequence[RecordDraft],
         *,
         turn: TurnToken | None = None,
         ends: bool = False,
     ) -> list[int]:
-        check_put(record.kind, [(record.name, record.body)], record.keep)
+        for record in records:
+            check_record(record)
         if turn is not None:
-            return await self._append_in_turn(key, drafts, turn, ends, record)
+            return await self._append_in_turn(key, drafts, turn, ends, records)
 
         async def append(connection: Connection) -> list[int]:
-            positions = await log.append_known(connection, key, drafts)
-            await record_rows.put_record(connection, key, record)
+            positions = await log.append_known(connection, key, drafts) if drafts else []
+            for record in records:
+                await record_rows.put_draft(connection, key, record)
             return positions
 
         return await self._database.write(append)
@@ -418,18 +420,18 @@ class PostgresStore:
         drafts: Sequence[Draft],
         turn: TurnToken,
         ends: bool,
-        record: RecordDraft | None = None,
+        records: Sequence[RecordDraft] = (),
     ) -> list[int]:
         async def append(connection: Connection) -> list[int]:
             positions = await turns.append_in_turn(connection, key, drafts, turn, ends)
-            if record is not None:
-                await record_rows.put_record(connection, key, record)
+            for record in records:
+                await record_rows.put_draft(connection, key, record)
             return positions
 
         # What a record quotes is locked and looked up first.
-        if drafts and (record is None or not record.refs):
+        if drafts and not any(record.refs for record in records):
             positions = await self._database.append(
-                lambda connection: turns.append_held(connection, key, drafts, turn, ends, record), append
+                lambda connection: turns.append_held(connection, key, drafts, turn, ends, records), append
             )
         else:
             positions = await self._database.write(append)

@@ -19,7 +19,7 @@ from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres import log
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.notifications import CHANNEL
-from autonomy_ctx.memory.postgres.records import insert_record
+from autonomy_ctx.memory.postgres.records import insert_records
 from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
 
 _BEGIN_TURN = """
@@ -192,9 +192,9 @@ async def append_held(
     drafts: Sequence[Draft],
     turn: TurnToken,
     ends: bool,
-    record: RecordDraft | None = None,
+    records: Sequence[RecordDraft] = (),
 ) -> list[int] | None:
-    """Append while the turn is held, with a record, in one statement; None if it did not.
+    """Append while the turn is held, with records, in one statement; None if it did not.
 
     At its end, the turn is given back.
     """
@@ -204,10 +204,10 @@ async def append_held(
     if ends:
         notification = (CHANNEL, turn_topic(key))
         head = await _insert(
-            connection, _APPEND_AT_END, values, drafts, _NOTIFY_WAITING, notification, record
+            connection, _APPEND_AT_END, values, drafts, _NOTIFY_WAITING, notification, records
         )
     else:
-        head = await _insert(connection, _APPEND, values, drafts, "SELECT head FROM head", (), record)
+        head = await _insert(connection, _APPEND, values, drafts, "SELECT head FROM head", (), records)
     return None if head is None else list(range(head[0] - number + 1, head[0] + 1))
 
 
@@ -280,14 +280,14 @@ async def _insert(
     drafts: Sequence[Draft],
     select: str,
     select_values: Sequence[Any],
-    record: RecordDraft | None = None,
+    records: Sequence[RecordDraft] = (),
 ) -> tuple[Any, ...] | None:
-    """Move the head and store drafts and a record in one statement; None when nothing was done.
+    """Move the head and store drafts and records in one statement; None when nothing was done.
 
     That is so when its condition does not hold, or an id is there already.
     """
     rows, values = log.insert_rows(drafts) if drafts else ("", ())
-    beside, record_values = insert_record(record) if record is not None else ("", ())
+    beside, record_values = insert_records(records)
     statement = f"{head}{rows}{beside}) {select}"
     try:
         return await fetch_one(connection, statement, (*head_values, *values, *record_values, *select_values))

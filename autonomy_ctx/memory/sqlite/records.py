@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.encoding import encode_text
-from autonomy_ctx.memory.joint_append import decode_record
+from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
 from autonomy_ctx.memory.sqlite.forks import has_position
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.store import Key, MessageRef, Record
@@ -38,6 +38,11 @@ _SELECT_OLD_BY_NAME = """
     SELECT number, name FROM record
     WHERE conversation_id = ?1 AND kind = ?2 AND (?3 IS NULL OR at < ?3) AND name = ?4
 """
+_SELECT_EXPECTED = """
+    SELECT number, body, number = (SELECT max(number) FROM record WHERE conversation_id = ?1 AND kind = ?2)
+    FROM record WHERE conversation_id = ?1 AND kind = ?2 AND name = ?3
+"""
+_UPDATE_NEWEST = "UPDATE record SET at = ?, size = ?, body = ? WHERE number = ?"
 _NO_LIMIT = 2**62
 
 
@@ -53,22 +58,75 @@ def put_records(
     refs: Sequence[MessageRef] = (),
 ) -> list[int]:
     """Store records at the end; none for another generation, or if a quoted message is gone."""
-    bodies = [encode_text(body) for _, body in records]
+    found = _find_place(transaction, key, generation, refs)
+    if found is None:
+        return []
+    conversation_id, places = found
+    connection = transaction.flushed_connection()
+    return _insert_records(connection, conversation_id, now, kind, records, keep, derived, places)
+
+
+def put_draft(transaction: Transaction, now: float, key: Key, draft: RecordDraft) -> None:
+    """Store a record and its parts, if what it expects is there."""
+    found = _find_place(transaction, key, draft.generation, draft.refs)
+    if found is None:
+        return
+    conversation_id, places = found
+    connection = transaction.flushed_connection()
+    records: Sequence[tuple[str, str]] = [(draft.name, draft.body)]
+    keep = draft.keep
+    if draft.expected is not None:
+        values = (conversation_id, draft.kind, draft.name)
+        row = connection.execute(_SELECT_EXPECTED, values).fetchone()
+        if (row[1] if row else encode_text("")) != encode_text(draft.expected):
+            return
+        if row:
+            # One that is replaced is not one more; the newest stays where it is.
+            keep = None
+            if row[2] and not places:
+                body = encode_text(draft.body)
+                connection.execute(_UPDATE_NEWEST, (now, len(body.encode()), body, row[0]))
+                records = ()
+    _insert_records(connection, conversation_id, now, draft.kind, records, keep, draft.derived, places)
+    if draft.parts:
+        kind = draft.parts_kind
+        _insert_records(connection, conversation_id, now, kind, draft.parts, None, draft.derived, places)
+
+
+def _find_place(
+    transaction: Transaction, key: Key, generation: int | None, refs: Sequence[MessageRef]
+) -> tuple[int, list[tuple[int, int]]] | None:
+    """The conversation for records, and the messages that they quote; None if they must not be stored."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
-        return []
+        return None
     places = [_find_quoted(connection, ref.key(key), ref.position) for ref in refs]
-    if None in places:
-        return []
-    conversation_id = transaction.conversation_id(key) if found is None else found[0]
+    known = [place for place in places if place is not None]
+    if len(known) < len(places):
+        return None
+    return (transaction.conversation_id(key) if found is None else found[0]), known
+
+
+def _insert_records(
+    connection: sqlite3.Connection,
+    conversation_id: int,
+    now: float,
+    kind: str,
+    records: Sequence[tuple[str, str]],
+    keep: int | None,
+    derived: bool,
+    places: Sequence[tuple[int, int]],
+) -> list[int]:
     numbers: list[int] = []
+    bodies = [encode_text(body) for _, body in records]
     for (name, _), body in zip(records, bodies, strict=True):
         row = (conversation_id, kind, name, now, derived, len(body.encode()), body)
         number = connection.execute(_INSERT_RECORD, row).lastrowid
         assert number is not None
         numbers.append(number)
-        connection.executemany(_INSERT_REF, [(*place, number) for place in places if place is not None])
+        if places:
+            connection.executemany(_INSERT_REF, [(*place, number) for place in places])
     if keep is not None:
         connection.execute(_DELETE_OLDEST, (conversation_id, kind, keep))
     return numbers

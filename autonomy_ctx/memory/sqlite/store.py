@@ -18,7 +18,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.language.fact import Fact, FactChange
-from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.joint_append import RecordDraft, check_record
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.processes import machine_clock
 from autonomy_ctx.memory.search_text import SearchScope, query_terms
@@ -119,26 +119,25 @@ class SqliteStore:
             self._turn_signals.notify(key)
         return positions
 
-    async def append_with_record(
+    async def append_with_records(
         self,
         key: Key,
         drafts: Sequence[Draft],
-        record: RecordDraft,
+        records: Sequence[RecordDraft],
         *,
         turn: TurnToken | None = None,
         ends: bool = False,
     ) -> list[int]:
-        kind, name, body, keep, derived, generation, refs = record
-        check_put(kind, [(name, body)], keep)
+        for record in records:
+            check_record(record)
 
         def work(transaction: Transaction) -> list[int]:
             if turn is None:
                 positions = transaction.append(key, drafts)
             else:
                 positions = turns.append_in_turn(transaction, key, drafts, turn, ends)
-            record_rows.put_records(
-                transaction, self._clock(), key, kind, [(name, body)], keep, derived, generation, refs
-            )
+            for record in records:
+                record_rows.put_draft(transaction, self._clock(), key, record)
             return positions
 
         positions = await self._write(work)
