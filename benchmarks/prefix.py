@@ -12,8 +12,8 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
+from autonomy_ctx.messages.summary import visible_fields
 from autonomy_ctx.messages.token_estimate import estimate_tokens
-from autonomy_ctx.template.composed import visible_fields
 from benchmarks.honest import HonestModel
 from benchmarks.model_server import common
 from benchmarks.table import Figure

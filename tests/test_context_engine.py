@@ -217,6 +217,9 @@ async def test_a_summary_stands_for_what_is_older_and_no_call_waits_for_it(memor
         call = await model.wait_for_call()
         call.answer("They counted the messages from 0 to 4.")
         await engine.background.idle()
+        same = (await engine.compose(TRIP, history)).messages
+        assert len(same) == 7, "inside a turn, what it began with stays"
+        history = said(*(f"message {number}" for number in range(9)))
         summary, *window = (await engine.compose(TRIP, history)).messages
     assert summary.source is None
     assert "They counted" in summary.message.text
@@ -431,12 +434,13 @@ async def test_thinking_is_left_out_for_good_when_our_part_of_the_request_change
         assert await ask(7, changed=True) == [False, False, True]
 
 
-async def test_after_a_restart_earlier_thinking_is_not_sent_to_a_model_that_checks_it(memory: Memory) -> None:
+async def test_after_a_restart_thinking_of_the_same_epoch_goes_back(memory: Memory) -> None:
     history = thought("a", "b", "c", "d", "e")
     async with ContextEngine(scope="ana", memory=memory) as engine:
         await engine.compose(TRIP, history[:1], model="claude-opus-5-5")
     async with ContextEngine(scope="ana", memory=memory) as engine:
-        assert thinks(await engine.compose(TRIP, history[:3], model="claude-opus-5-5")) == [False]
-        assert thinks(await engine.compose(TRIP, history, model="claude-opus-5-5")) == [False, True]
+        assert thinks(await engine.compose(TRIP, history[:3], model="claude-opus-5-5")) == [True]
+        changed = await engine.compose(TRIP, history, instructions=rules("Be kind."), model="claude-opus-5-5")
+        assert (thinks(changed), changed.composed.end_reason) == ([False, False], "instructions")
     async with ContextEngine(scope="ana", memory=memory) as engine:
         assert thinks(await engine.compose(TRIP, history, model="claude-opus-5")) == [True, True]

@@ -261,23 +261,23 @@ def test_the_rule_about_participles_can_tell() -> None:
 BUDGETS: dict[str, tuple[int, int]] = {
     ".": (2_232, 13),
     "adapters": (1_784, 15),
-    "agents": (3_411, 15),
-    "cli": (5_626, 25),
-    "compaction": (6_309, 24),
+    "agents": (3_536, 15),
+    "cli": (5_646, 25),
+    "compaction": (6_291, 24),
     "containers": (3_771, 14),
-    "engine": (982, 4),
+    "engine": (980, 4),
     "errors": (1_079, 9),
     "formats": (4_899, 18),
-    "inspection": (1_638, 8),
+    "inspection": (1_698, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
     "memory": (16_629, 73),
-    "messages": (3_178, 14),
+    "messages": (3_192, 14),
     "models": (2_702, 10),
     "replay": (1_992, 10),
-    "sections": (1_844, 12),
+    "sections": (1_891, 12),
     "server": (6_472, 33),
-    "template": (2_562, 8),
+    "template": (3_754, 12),
     "testing": (5_217, 27),
     "tools": (4_254, 18),
 }
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 57, "functions": 466, "calls": 1_090},
-    "summary": {"files": 117, "functions": 1_305, "calls": 75_000},
+    "plain": {"files": 62, "functions": 511, "calls": 1_160},
+    "summary": {"files": 123, "functions": 1_357, "calls": 75_100},
 }
 
 

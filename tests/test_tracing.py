@@ -165,6 +165,8 @@ async def test_a_model_call_says_what_each_section_costs_and_how_much_is_shared(
     shown = await agent.explain(**WHERE)
     assert second["autonomy_ctx.context.messages"] == len(shown)
     assert second["autonomy_ctx.context.tokens"] == shown.tokens
+    assert second["autonomy_ctx.context.epoch"] == shown.epoch == 1
+    assert "autonomy_ctx.context.end_reason" not in second
     sections = {section.name: section.tokens for section in shown.sections}
     assert sections["conversation_history"] > 0
     assert {name: second[f"autonomy_ctx.section.{name}.tokens"] for name in sections} == sections
@@ -319,6 +321,7 @@ async def test_a_context_that_was_too_long_is_a_call_with_an_error_and_then_anot
     first, second = traces.named("chat scripted")
     tokens = [attributes(span)["autonomy_ctx.context.tokens"] for span in (first, second)]
     assert tokens[0] > tokens[1]
+    assert attributes(second)["autonomy_ctx.context.end_reason"] == (await agent.explain(**WHERE)).end_reason
     assert attributes(first)["error.type"] == "autonomy_ctx.errors.ContextOverflow"
     assert second.status.status_code is trace.StatusCode.UNSET
     assert traces.one("invoke_agent helper").status.status_code is trace.StatusCode.UNSET

@@ -16,7 +16,7 @@ from autonomy_ctx.engine.framework_context import SourcedMessage, plain_content
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 try:
     from llama_index.core.base.llms.types import (

@@ -12,7 +12,7 @@ from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessa
 from autonomy_ctx.formats.openai_responses import is_plain_item, read_input, responses_items
 from autonomy_ctx.messages.json_values import thaw
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 try:
     from agents.run import CallModelData, ModelInputData

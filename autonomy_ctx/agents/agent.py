@@ -27,10 +27,12 @@ from autonomy_ctx.agents.options import (
     ITEM_TOOL,
     AgentHook,
     AgentOptions,
+    ContextMode,
     Host,
     TurnEnvironment,
     TurnLimits,
     check_agent_name,
+    check_context_mode,
     check_host,
     check_mail,
     check_memory,
@@ -67,6 +69,8 @@ from autonomy_ctx.messages.message import Message, new_id, now
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
+from autonomy_ctx.template.epoch import EndReason
+from autonomy_ctx.template.epoch_store import end_epochs
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.tracing import turn_span
@@ -119,6 +123,7 @@ class Agent(AsyncResource):
         limits: TurnLimits | Mapping[str, Any] | None = None,
         explain_turns: int = EXPLAIN_TURNS,
         explain_seconds: float = EXPLAIN_SECONDS,
+        context: ContextMode = "log",
         turn_lease_seconds: float | None = TURN_LEASE_SECONDS,
         turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
         hooks: Iterable[Hook] | None = None,
@@ -146,6 +151,7 @@ class Agent(AsyncResource):
             limits=limits,
             explain_turns=explain_turns,
             explain_seconds=explain_seconds,
+            context=check_context_mode(context),
             turn_lease_seconds=turn_lease_seconds,
             turn_wait_seconds=turn_wait_seconds,
             clock=clock,
@@ -331,6 +337,26 @@ class Agent(AsyncResource):
         """The context of a past turn, byte for byte; by default of the last step of the newest turn."""
         return await self._records.explain(self._key(scope, conversation), turn, step)
 
+    async def preview(
+        self,
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        params: Mapping[str, Any] | None = None,
+    ) -> ComposedContext:
+        """The context that would be sent next, as the conversation is now. Nothing is sent or stored."""
+        check_turn(self.name, self.model, params)
+        key = self._key(scope, conversation)
+        await self._tools.prepare()
+        return await TurnRunner(self._environment(None), key, "", params=params).preview()
+
+    async def end_epoch(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
+        """Let the next context show everything anew. Returns whether it would have gone on from another."""
+        key = self._key(scope, conversation)
+        async with self._edit_log(key):
+            stored = await self._environment(None).read_epochs(key)
+            return await end_epochs(stored, EndReason.BY_HAND)
+
     # -- turns without a model ------------------------------------------------------------------
 
     async def put(self, turn: Turn) -> None:
@@ -382,9 +408,14 @@ class Agent(AsyncResource):
 
     @property
     def tools(self) -> list[Tool[..., Any]]:
-        """All tools, given and built-in; the tool that reads items is there with a queue or a pool."""
-        known = self._tools.listing.tools
-        return [tool for name, tool in known.items() if self._items.given or name != ITEM_TOOL]
+        """All tools, given and built-in; the tool that reads items is there if items are expected."""
+        known, expects_items = self._tools.listing.tools, self._expects_items
+        return [tool for name, tool in known.items() if expects_items or name != ITEM_TOOL]
+
+    @property
+    def _expects_items(self) -> bool:
+        """True with a queue or a pool, or a tool that says that it returns items."""
+        return self._items.given or self._tools.returns_items
 
     def get_metrics(self) -> dict[str, Any]:
         """Counters since the agent was made; with a summarized history also those of its summaries."""
@@ -650,6 +681,8 @@ class Agent(AsyncResource):
             agent=self,
             clock=self._clock,
             new_id=self._new_id,
+            keeps_epochs=self.options.context == "log",
+            expects_items=self._expects_items,
         )
 
     def _key(self, scope: str, conversation: str) -> Key:

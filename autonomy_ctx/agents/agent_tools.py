@@ -54,6 +54,11 @@ class AgentTools:
         """The tools that are always there."""
         return self._fixed.tools
 
+    @property
+    def returns_items(self) -> bool:
+        """True if a tool says that it returns items, so that the tool which reads them is always there."""
+        return any("ContextItem" in str(one.signature.return_annotation) for one in self.fixed.values())
+
     async def prepare(self) -> None:
         """Read the current tools of all servers.
 

@@ -22,6 +22,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.template.composed import ComposedContext, encode_fields, from_record, to_record
+from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int, check_seconds
 
 RECORD_KIND = "context"
@@ -92,6 +93,22 @@ class StepRecord:
             left_out=stored.get("left_out", EMPTY),
             refused=stored.get("refused", False),
         )
+
+    @property
+    def epoch(self) -> int | None:
+        """The number of the epoch; None in records of 0.2, which had none."""
+        return self.form.get("epoch") or None
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        """The reason why this context did not begin with the one before."""
+        reason = self.form.get("end_reason")
+        return EndReason(reason) if reason else None
+
+    @property
+    def head_length(self) -> int | None:
+        """The number of messages that the epoch began with; None if that is not known."""
+        return self.form.get("head")
 
     @property
     def tokens(self) -> int:

@@ -12,7 +12,7 @@ from autonomy_ctx.template.template import ContextTemplate
 TOKEN_NAMES = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 _COUNTS = """
 turns turns_failed turns_waiting_for_input turns_answered_before turns_waited turns_lost turns_taken_over
-steps tool_calls tool_errors overflow_retries thinking_left_out thinking_refused
+steps epochs_ended tool_calls tool_errors overflow_retries thinking_left_out thinking_refused
 """
 NAMES = (*_COUNTS.split(), *TOKEN_NAMES)
 

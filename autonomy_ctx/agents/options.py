@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
@@ -27,6 +37,7 @@ from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent
 from autonomy_ctx.messages.transcript import may_close
 from autonomy_ctx.models.call import is_chat_model
+from autonomy_ctx.template.epoch_store import StoredEpochs, composer_name, read_epochs
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
@@ -47,6 +58,10 @@ PATH_SEPARATOR = "/"
 # Names that the agent and sections set themselves; the sender of a turn, also over HTTP, must not set them.
 RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
 _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
+
+
+# A context goes on from the one before, or each is rendered anew, as up to 0.2.
+ContextMode: TypeAlias = Literal["log", "render"]
 
 
 class AgentHook(Enum):
@@ -138,6 +153,7 @@ class AgentOptions:
     limits: TurnLimits | Mapping[str, Any] | None
     explain_turns: int
     explain_seconds: float
+    context: ContextMode
     turn_lease_seconds: float | None
     turn_wait_seconds: float | None
     clock: Callable[[], datetime]
@@ -171,12 +187,20 @@ class TurnEnvironment(NamedTuple):
     agent: Any
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
+    # Whether a context goes on from the one before, and whether there will be items to read.
+    keeps_epochs: bool
+    expects_items: bool
 
     def specs_to_send(self, *, reads_items: bool) -> Sequence[Mapping[str, Any]]:
         """The tool specs for the model. The tool that reads items is included only if there can be items."""
         if reads_items:
             return self.specs
         return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
+
+    async def read_epochs(self, key: Key) -> StoredEpochs:
+        """The epochs of a conversation that this agent has sent."""
+        names = [section.name for section in self.template.sections]
+        return await read_epochs(self.memory.store, key, composer_name(self.name, names))
 
     def injected(self, key: Key, pool: ContextPool) -> dict[str, Any]:
         """The values that tools are given besides the model's arguments."""
@@ -239,6 +263,13 @@ def check_template(name: str, template: Any, context_summary: Any) -> Any:
             name, f"has a context_template of type {_type_name(template)}; give a ContextTemplate([...])"
         )
     return template
+
+
+def check_context_mode(mode: Any) -> ContextMode:
+    """Check the mode in which contexts are made."""
+    if mode not in get_args(ContextMode):
+        raise ValueError(f"context is {mode!r}; it must be log or render")
+    return cast(ContextMode, mode)
 
 
 def check_turn_seconds(lease: Any, wait: Any) -> None:

@@ -27,6 +27,7 @@ _PLAIN_OPTIONS = (
     "filesystem_visibility",
     "explain_turns",
     "explain_seconds",
+    "context",
     "turn_lease_seconds",
     "turn_wait_seconds",
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.agents.explain import Step, window_bounds
+from autonomy_ctx.agents.explain import RECORD_KIND, Step, window_bounds
 from autonomy_ctx.agents.options import ITEM_TOOL, AgentHook, TurnEnvironment
 from autonomy_ctx.agents.reply import (
     STEPS_USED_UP,
@@ -51,9 +51,10 @@ from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import TOOL, ChatRole, Message, ToolCall
 from autonomy_ctx.models.call import complete, takes_messages
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext, trace_attributes
+from autonomy_ctx.template.epoch import EndReason
+from autonomy_ctx.template.epoch_store import StoredEpochs, draft_epoch, drop_ended
 from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, result_message, run_calls
 from autonomy_ctx.tracing import is_tracing
@@ -97,6 +98,9 @@ class TurnRunner:
         self._params, self._listener, self._lease = params, listener, lease
         # The newest context of the conversation, before this turn and then of it.
         self.previous: ComposedContext | None = None
+        # The stored epochs as they are known in this turn, and whether one has ended.
+        self._epochs: StoredEpochs | None = None
+        self._has_ended_epoch = False
         self._usage = Usage()
         self._tokens_used = self._generation = 0
         # The tools as the model was last told them.
@@ -149,9 +153,19 @@ class TurnRunner:
         await self._fire(AgentHook.AFTER_TURN, reply, done=True)
         return reply
 
+    async def preview(self) -> ComposedContext:
+        """The context that would be sent next."""
+        _, scope, conversation = self._key
+        head = await self._environment.memory.head(scope, conversation)
+        # After an answer, what is sent next belongs to another turn.
+        self._position = head.last_user if head.last_user == head.position else 0
+        return await self._compose(self._context_limit())
+
     async def _drop_outdated(self) -> None:
-        """Drop the records of items that were taken out, and those of turns that are too old."""
+        """Drop the records of items that were taken out, of turns that are too old, and of ended epochs."""
         await self._environment.items.drop_removed(self._key)
+        if self._has_ended_epoch:
+            await drop_ended(self._environment.memory.store, self._key)
         await self._environment.records.sweep(self._key)
 
     async def _accept(self, message: Message) -> AgentReply | None:
@@ -217,9 +231,7 @@ class TurnRunner:
         return EntryPlan([message], head, message, texts, takes_mail, reads_log)
 
     async def _has_mail(self) -> bool:
-        """Tell whether mail waits that no section shows."""
-        if any(isinstance(section, InboxSection) for section in self._environment.template.sections):
-            return False
+        """Tell whether mail waits: it comes into the log before the user's message, and so stays there."""
         agent, scope, conversation = self._key
         mailbox = self._mailbox()
         return bool(await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=1))
@@ -276,7 +288,14 @@ class TurnRunner:
                 composed = await self._compose(self._retry_limit(composed, overflow.window))
             except BudgetExceeded:
                 raise overflow from None
+            if composed.end_reason is EndReason.BUDGET:
+                composed.state.end_reason = EndReason.DID_NOT_FIT
             reply = await self._complete(composed)
+        # Only what the model has answered is gone on from.
+        self.previous = composed
+        if composed.end_reason is not None:
+            self._has_ended_epoch = True
+            environment.metrics.count("epochs_ended")
         record_model_call(composed.messages, reply.text)
         environment.metrics.add_usage(reply.usage)
         environment.metrics.add_thinking(reply.thinking)
@@ -296,8 +315,8 @@ class TurnRunner:
     async def _compose(self, max_tokens: int | None) -> ComposedContext:
         environment, (_, scope, conversation) = self._environment, self._key
         items = await environment.items.load(self._key)
-        reads_items = ITEM_TOOL in environment.tools and (environment.items.given or len(items.pool) > 0)
-        self._specs = environment.specs_to_send(reads_items=reads_items)
+        # From the first request on, if items are expected: another list of tools ends an epoch.
+        reads_items = ITEM_TOOL in environment.tools and (environment.expects_items or len(items.pool) > 0)
         composed = await environment.template.compose(
             environment.memory,
             scope,
@@ -311,17 +330,20 @@ class TurnRunner:
                     turn_position=self._position or None,
                 ),
             ),
-            previous=self.previous,
-            tools=self._specs,
+            previous=self.previous if environment.keeps_epochs else None,
+            tools=environment.specs_to_send(reads_items=reads_items),
             max_tokens=max_tokens,
+            stored=await self._read_epochs() if environment.keeps_epochs else None,
         )
+        if self.previous is not None and not environment.keeps_epochs:
+            composed.shared = composed.shared_prefix(self.previous)
+        self._specs = composed.state.tools
         if not self._shows_user_message(composed):
             raise UserMessageMissing(
                 agent=environment.name,
                 position=self._position,
                 sections=[section.name for section in composed.sections if section.messages],
             )
-        self.previous = composed
         self._steps.append(
             Step(
                 context=composed,
@@ -330,6 +352,18 @@ class TurnRunner:
             )
         )
         return composed
+
+    async def _read_epochs(self) -> StoredEpochs:
+        """The stored epochs; later in a turn, the row that this turn has stored itself is the newest.
+
+        With quotes, it may be gone: deleting what a context quotes deletes its row.
+        """
+        sent = self.previous
+        if self._epochs is None or sent is None or sent.state.row is None or sent.refs:
+            self._epochs = await self._environment.read_epochs(self._key)
+        else:
+            self._epochs = self._epochs.with_newest(sent.state.row)
+        return self._epochs
 
     def _shows_user_message(self, composed: ComposedContext) -> bool:
         """Tell whether the newest user message is there: by its position, its id or its text."""
@@ -495,7 +529,9 @@ class TurnRunner:
         _, scope, conversation = self._key
         name = self._environment.name
         stamped = [one if one.agent == name else replace(one, agent=name) for one in messages]
-        record = await self._draft_steps() if ends else None
+        epoch = None if self.previous is None else draft_epoch(self.previous, self._generation)
+        steps = await self._draft_steps() if ends else None
+        records = [one for one in (epoch, steps) if one is not None]
         ends = ends and self._lease is not None
         if self._lease is not None and ends:
             self._lease.stop_renewal()
@@ -508,14 +544,14 @@ class TurnRunner:
             ends_turn=ends,
         )
         try:
-            await append(records=[] if record is None else [record])
+            await append(records=records)
         except StoreFull:
-            if record is None:
+            if not records:
                 raise
-            # There may be room for the answer alone, which is worth more than its record.
-            record = None
+            # There may be room for the answer alone, which is worth more than its records.
+            records = []
             await append()
-        self._has_saved_steps = record is not None
+        self._has_saved_steps = ends and any(one.kind == RECORD_KIND for one in records)
         if self._lease is not None and ends:
             self._lease.released = True
         self._messages += stamped
@@ -549,8 +585,10 @@ class TurnRunner:
         return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 
     def _retry_limit(self, composed: ComposedContext, window: int | None) -> int:
-        tools = self._environment.memory.token_counter.count_tools(self._specs)
-        target = int((composed.tokens + tools) * RETRY_SHARE)
+        counter = self._environment.memory.token_counter
+        # By the calibration of now, as the shorter context will be counted.
+        tokens = composed.tokens * counter.calibration.factor / composed.calibration
+        target = int((tokens + counter.count_tools(self._specs)) * RETRY_SHARE)
         if window is not None:
             target = min(target, int(window * WINDOW_SHARE) - (self._environment.limits.output_tokens or 0))
         return max(1, target)

@@ -13,8 +13,8 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.cli.drawing import KIND_STYLES
 from autonomy_ctx.cli.output import ExitCode, Output, clean_line, make_table
 from autonomy_ctx.cli.python_file import load_objects
-from autonomy_ctx.template.cache_order import PlannedSection, arrange_for_cache
-from autonomy_ctx.template.running import HISTORY_SECTION, is_enabled
+from autonomy_ctx.template.cache_order import arrange_for_cache
+from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
 CHANGES = {"stable": "never", "slow": "now and then", "volatile": "every turn"}
@@ -58,18 +58,14 @@ def template_of(value: ContextTemplate | Agent) -> ContextTemplate:
 
 def make_plan(name: str, template: ContextTemplate) -> dict[str, Any]:
     """The sections in the order they are sent, and the warnings about it."""
-    planned = [
-        PlannedSection(name=options.name, kind=options.kind)
-        for options in template.section_options
-        if is_enabled(options.section)
-    ]
+    planned = template.plan()
     if template.arrange == "cache":
         planned = [planned[piece.section] for piece in arrange_for_cache(planned, [()] * len(planned))]
     sections: list[dict[str, Any]] = []
     is_cached = True
     for section in planned:
-        # A conversation only grows: all but its newest messages are as they were.
-        is_cached = is_cached and (section.is_history or section.kind != "volatile")
+        # All that was sent stays, unless every turn begins anew.
+        is_cached = is_cached and not section.is_latest and section.max_messages is None
         sections.append(
             {
                 "name": section.name,
@@ -109,6 +105,4 @@ def _print_plan(output: Output, plan: dict[str, Any]) -> None:
     for warning in plan["warnings"]:
         output.print(Text.assemble(("✗ ", "yellow"), clean_line(warning["problem"])))
     if not plan["warnings"]:
-        output.print(
-            Text.assemble(("✓ ", "green"), "nothing that changes every turn stands before what does not")
-        )
+        output.print(Text.assemble(("✓ ", "green"), "no section lets every turn begin a new epoch"))

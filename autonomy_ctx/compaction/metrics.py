@@ -7,13 +7,7 @@ the same as the beginning of the context before it: a provider can cache that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import takewhile
-from typing import Any, TypeAlias
-
-from autonomy_ctx.messages.message import Message
-from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.tokens import TokenCounter
+from typing import Any
 
 COUNTERS = (
     "cache_hits",
@@ -83,26 +77,3 @@ class SummaryMetrics:
             "summary_seconds": self.summary_seconds,
             "prefix_reuse": shared / sent if sent else 0.0,
         }
-
-
-# A message or a part of a summary, by its id or its text, and its tokens.
-ContextPiece: TypeAlias = tuple[str, int]
-
-
-def split_context(
-    messages: Sequence[Message], counter: TokenCounter, before: Sequence[ContextPiece]
-) -> list[ContextPiece]:
-    """A context in pieces; a summary has one for each of its parts, most of them counted before."""
-    known, pieces = dict(before), list[ContextPiece]()
-    for message in messages:
-        if isinstance(message, Summary):
-            pieces += [(text, known.get(text) or counter.count_text(text)) for text in message.texts]
-        else:
-            pieces.append((message.id, counter.count_uncalibrated(message)))
-    return pieces
-
-
-def count_shared_tokens(pieces: Sequence[ContextPiece], before: Sequence[ContextPiece]) -> int:
-    """The tokens of the prefix that two contexts share."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(pieces, before, strict=False))
-    return sum(tokens for (_, tokens), _ in same)

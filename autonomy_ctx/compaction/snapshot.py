@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.background import run_in_steps
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.metrics import ContextPiece, SummaryMetrics
+from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
@@ -141,8 +141,6 @@ class ConversationState:
     displayed: DisplayedSummary | None = None
     # The facts as text, after what they were made of: with 200 facts a millisecond of every context.
     rendered_facts: tuple[tuple[Any, ...], RenderedFacts] | None = None
-    # The last context, to measure how much of the next one is the same.
-    pieces: Sequence[ContextPiece] = ()
     # The generation and position of the user message that the profile was learned from last.
     learned_from: tuple[int, int] | None = None
     # The last position that was read ahead for a digest.

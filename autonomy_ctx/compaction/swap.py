@@ -31,14 +31,22 @@ def choose_snapshot(
     count: CountMessage,
     now: float,
     metrics: SummaryMetrics,
+    *,
+    is_in_turn: bool = False,
 ) -> ConversationSnapshot:
-    """The snapshot to show: the newest, or for now the summary that was shown and all it does not cover."""
+    """The snapshot to show: the newest, or for now the summary that was shown and all it does not cover.
+
+    Inside a turn the summary that it began with stays, as long as the limits allow it.
+    """
     last = conversation.displayed
-    older = None if last is None else _older_view(last, snapshot, settings, count)
+    older = None if last is None else _older_view(last, snapshot, settings, count, is_in_turn)
     if (
         last is None
         or older is None
-        or _should_swap(settings, _swap_choice(last, older, snapshot, settings, count, now))
+        or (
+            not is_in_turn
+            and _should_swap(settings, _swap_choice(last, older, snapshot, settings, count, now))
+        )
     ):
         generation, segments = snapshot.head.generation, snapshot.state.segments
         if last is None or (last.generation, last.segments) != (generation, segments):
@@ -62,7 +70,11 @@ def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
 
 
 def _older_view(
-    last: DisplayedSummary, snapshot: ConversationSnapshot, settings: CompactionSettings, count: CountMessage
+    last: DisplayedSummary,
+    snapshot: ConversationSnapshot,
+    settings: CompactionSettings,
+    count: CountMessage,
+    is_in_turn: bool,
 ) -> ConversationSnapshot | None:
     """The snapshot with the older summary; None when it may not be shown, or is the newest."""
     state, covered = snapshot.state, last.covered
@@ -73,9 +85,7 @@ def _older_view(
         or not snapshot.complete
         # Another context of this conversation, composed beside this one, has changed it meanwhile.
         or not snapshot.covered_since <= covered <= state.covered
-        # A digest only stands in: it is not kept for the sake of money.
-        or any(segment.provisional for segment in last.segments)
-        or not _can_facts_wait(last.facts, state.facts, covered)
+        or not (is_in_turn or _can_wait(last, state.facts))
     ):
         return None
     state = replace(state, segments=last.segments, facts=last.facts)
@@ -89,13 +99,16 @@ def _older_view(
     return older
 
 
-def _can_facts_wait(shown: Sequence[Fact], facts: Sequence[Fact], covered: int) -> bool:
-    """Tell whether the facts beside the older summary can stay: the window shows what has changed them.
+def _can_wait(last: DisplayedSummary, facts: Sequence[Fact]) -> bool:
+    """Tell whether the older summary can stay with its facts: the window shows what has changed them.
 
-    Another list of facts has the whole window after it read uncached: the older summary would save nothing.
-    What a user wrote or removed is shown at once.
+    A digest only stands in: it is not kept for the sake of money. Another list of facts has the whole
+    window after it read uncached: the older summary would save nothing. What a user wrote or removed is
+    shown at once.
     """
-    known = {fact.id for fact in shown}
+    if any(segment.provisional for segment in last.segments):
+        return False
+    known, covered = {fact.id for fact in last.facts}, last.covered
     new = [fact for fact in facts if fact.id not in known]
     return len(facts) - len(new) == len(known) and all(
         fact.position > covered and fact.source != "user" for fact in new

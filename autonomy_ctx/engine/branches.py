@@ -21,7 +21,7 @@ from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import ChatRole, Message
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 BRANCH_RECORD = "branch"
 START_RECORD = "history_start"

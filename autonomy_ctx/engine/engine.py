@@ -30,13 +30,14 @@ from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, identify, to_store
 from autonomy_ctx.engine.framework_context import (
     FrameworkContext,
-    PreservedThinking,
     SourcedMessage,
     framework_context,
+    thinking_start,
 )
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.cache import ConversationCache
+from autonomy_ctx.memory.joint_append import append_with_records
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.messages.message import ChatRole, Message, now
@@ -49,6 +50,13 @@ from autonomy_ctx.sections.section import (
 )
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
+from autonomy_ctx.template.epoch_store import (
+    StoredEpochs,
+    composer_name,
+    draft_epoch,
+    drop_ended,
+    read_epochs,
+)
 from autonomy_ctx.template.template import ContextTemplate
 
 if TYPE_CHECKING:
@@ -423,6 +431,7 @@ class ContextEngine(AsyncResource):
             previous=turn.previous,
             tools=tools,
             max_tokens=max_tokens,
+            stored=await self._read_epochs(branch),
         )
         if head.last_user and not _shows(composed, head.last_user, turn.message):
             raise UserMessageMissing(
@@ -430,9 +439,7 @@ class ContextEngine(AsyncResource):
                 position=head.last_user,
                 sections=[section.name for section in composed.sections if section.messages],
             )
-        thinking_after = turn.thinking.note_request(
-            composed, tools, previous=turn.previous, head=head, model=model
-        )
+        thinking_after = thinking_start(composed, head, model)
         if record:
             await self._record(turn, composed, head.generation, model)
         made = framework_context(composed, said, thinking_after=thinking_after)
@@ -450,7 +457,20 @@ class ContextEngine(AsyncResource):
         bounds = window_bounds(self.template.sections)
         turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds, usage=usage))
         turn.generation = generation
-        await self._records.save(turn.branch, turn.name, generation, turn.steps)
+        drafts = (
+            draft_epoch(composed, generation),
+            await self._records.make_draft(turn.name, generation, turn.steps),
+        )
+        records = [draft for draft in drafts if draft is not None]
+        await append_with_records(self.memory.store, turn.branch, (), records)
+        if composed.end_reason is not None:
+            await drop_ended(self.memory.store, turn.branch)
+        await self._records.sweep(turn.branch)
+
+    async def _read_epochs(self, branch: Key) -> StoredEpochs:
+        composer = composer_name(branch.agent, self.template.get_section_names())
+        # A framework or a client decides about instructions: a change that we tell is none.
+        return await read_epochs(self.memory.store, branch, composer, may_instruct=False)
 
     async def _record_usage(self, key: Key, context: FrameworkContext, usage: Usage) -> None:
         """Note the tokens that a provider counted: in the record of the call, and for counts to come."""
@@ -475,10 +495,8 @@ class ContextEngine(AsyncResource):
         after = max(position - 1, 0)
         found = await self.memory.read(branch.scope, branch.conversation, after=after, before=position + 1)
         message = found.entries[0].message if found.entries else None
-        previous = None if known is None else known.previous
+        previous = known.previous if known is not None and known.branch == branch else None
         made = _TurnContexts(branch, position, message, "start" if message is None else message.id, previous)
-        if known is not None:
-            made.thinking = known.thinking
         self._turns[key] = made
         return made
 
@@ -501,7 +519,6 @@ class _TurnContexts:
     ) -> None:
         self.branch, self.position, self.message, self.name = branch, position, message, name
         self.previous = previous
-        self.thinking = PreservedThinking()
         self.steps: list[Step] = []
         self.generation = 0
 

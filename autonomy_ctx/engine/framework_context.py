@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
 from autonomy_ctx.formats.thinking import binds_thinking, without_thinking
 from autonomy_ctx.memory.store import Head
 from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent
-from autonomy_ctx.template.composed import ComposedContext, visible_fields
+from autonomy_ctx.messages.summary import visible_fields
+from autonomy_ctx.template.composed import ComposedContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,14 @@ def framework_context(
     shown_at = zip(composed.messages, positions, strict=True) if positions else ()
     stale = frozenset(one.id for one, position in shown_at if position is None or position <= thinking_after)
     known = {one.stored_id or one.message.id: one for one in said}
+    # Instructions are sent with each call, under another id each time.
+    rules = {str(visible_fields(one.message)): one for one in said if one.message.role in INSTRUCTION_ROLES}
     instructions: list[SourcedMessage] = []
     messages: list[SourcedMessage] = []
     for message in repair_messages(composed.messages).messages:
         own = known.get(message.id)
+        if own is None and message.role in INSTRUCTION_ROLES:
+            own = rules.get(str(visible_fields(message)))
         if message.id in stale:
             # Compared below: without its thinking, it is not what the framework has.
             message = without_thinking(message)
@@ -89,38 +92,16 @@ def framework_context(
     )
 
 
-class PreservedThinking:
-    """From which position on the thinking of a conversation goes back to a model that binds it to its prefix.
+def thinking_start(composed: ComposedContext, head: Head, model: str | None) -> int:
+    """The position up to which thinking is left out: it was made before this epoch began.
 
-    The final request is the framework's. So thinking is left out whenever our part of it changed, and stays
-    out. This is known only while the process runs: after a restart, earlier thinking is left out.
+    0 for a model that does not bind thinking to what stands before it. In a tool loop, a model of which that
+    is not known may need it.
     """
-
-    def __init__(self) -> None:
-        self._after = 0
-        self._tools = ""
-
-    def note_request(
-        self,
-        composed: ComposedContext,
-        tools: Sequence[Mapping[str, Any]],
-        *,
-        previous: ComposedContext | None,
-        head: Head,
-        model: str | None,
-    ) -> int:
-        """The position up to which thinking is left out of a request that follows the `previous` one."""
-        is_bound = binds_thinking(model or "")
-        if is_bound is False:
-            return 0
-        offered = sha256(json.dumps(tools, sort_keys=True, default=str).encode()).hexdigest()
-        is_same, self._tools = offered == self._tools, offered
-        if previous is None:
-            # In a tool loop, models that do not bind thinking may need it.
-            self._after = head.position if is_bound else head.last_user
-        elif not is_same or composed.shared is None or composed.shared.messages < len(previous):
-            self._after = head.position
-        return self._after
+    is_bound = binds_thinking(model or "")
+    if is_bound is False:
+        return 0
+    return composed.state.began if is_bound else min(composed.state.began, head.last_user)
 
 
 def insert_before_question(

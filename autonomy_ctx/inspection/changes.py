@@ -10,9 +10,34 @@ from autonomy_ctx.inspection.report import count_of, range_of, shorten
 from autonomy_ctx.language.fact import UNTIL_NOTE
 from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.messages.summary import Segment, Summary
-from autonomy_ctx.template.composed import ComposedContext, SectionReport, visible_fields
+from autonomy_ctx.messages.summary import Segment, Summary, visible_fields
+from autonomy_ctx.template.composed import ComposedContext, SectionReport
+from autonomy_ctx.template.epoch import EndReason
 
+# What has happened, by the reason why an epoch has ended.
+_ENDS = {
+    EndReason.SWAP: "another summary is shown, or other facts and pins with it",
+    EndReason.BUDGET: "the context would have been larger than its budget",
+    EndReason.HARD_LIMIT: "the history had reached its hard limit",
+    EndReason.DID_NOT_FIT: "the provider refused the context as too long",
+    EndReason.HISTORY_SECTION: "the history no longer begins with the messages that it showed before",
+    EndReason.INSTRUCTIONS: "a stable section has changed, or the list of sections",
+    EndReason.TOOLS: "the list of tools has changed",
+    EndReason.SUPERSEDED_TEXT: "more than half of the context had been replaced by later text",
+    EndReason.LATEST: 'a section with keep="latest" is shown at another place',
+    EndReason.EDIT: "a line was removed that must not be shown again",
+    EndReason.DELETION: "a message was deleted",
+    EndReason.BY_HAND: "it was ended by hand",
+    EndReason.NOT_RECORDED: "the request before is not recorded",
+}
+# What costs less, where that is the application's choice.
+_ADVICE = {
+    EndReason.INSTRUCTIONS: "Give a section that changes the kind slow or volatile: then its change is "
+    "appended, and the rest is read from the cache.",
+    EndReason.LATEST: 'With keep="all", the new text is appended, and the rest is read from the cache.',
+    EndReason.HISTORY_SECTION: "A summarized history only grows between two summaries; one that drops "
+    "its oldest messages, or changes them, is read anew each time.",
+}
 # What a sentence quotes of a fact or of a failure.
 _QUOTED_CHARACTERS = 120
 # So many facts are named one by one.
@@ -31,6 +56,16 @@ def describe_changes(before: ComposedContext, after: ComposedContext) -> list[st
         *_text_changes(before, after),
         *_cuts(before, after),
     ]
+
+
+def describe_end(reason: EndReason) -> str:
+    """Describe why an epoch has ended."""
+    return f"a new epoch began ({reason.value}): {_ENDS[reason]}"
+
+
+def advise_on_end(reason: EndReason | None) -> str | None:
+    """A sentence about what would cost less; None if the end was not the application's choice."""
+    return None if reason is None else _ADVICE.get(reason)
 
 
 def fingerprint(message: Message) -> str:
@@ -156,6 +191,8 @@ def _text_changes(before: ComposedContext, after: ComposedContext) -> Iterator[s
 
 
 def _text_change(old: SectionReport, new: SectionReport, was: list[str] | None, now: list[str] | None) -> str:
+    if was and now and now[: len(was)] == was:
+        return f"appended what it says now ({count_of(new.tokens - old.tokens, 'token')})"
     if was and now:
         return f"changed its text ({old.tokens:,} to {count_of(new.tokens, 'token')})"
     return f"has text now{_size(new)}" if now else "has no text now"

@@ -22,6 +22,8 @@ from autonomy_ctx.messages.message import (
     MessageOrigin,
     TextContent,
     ToolCall,
+    call_to_json,
+    content_to_json,
 )
 from autonomy_ctx.validation import int_problem
 
@@ -147,3 +149,15 @@ def check_summary_role(name: str, value: Any) -> SummaryRole:
         raise ValueError(f"{name} is {value!r}; it must be user or system")
     role: SummaryRole = value
     return role
+
+
+def visible_fields(message: Message) -> list[Any]:
+    """The fields of a message that a model sees: not its id, time or bookkeeping."""
+    return [
+        message.display_role if isinstance(message, Summary) else message.role.value,
+        content_to_json(message.content),
+        [call_to_json(call) for call in message.tool_calls],
+        message.tool_call_id,
+        message.name,
+        message.is_error,
+    ]

@@ -31,6 +31,8 @@ class InboxSection(ContributingSection):
     not fit wait for the next context.
     """
 
+    says = "adds"
+
     # A higher priority than the history, because otherwise mail could wait forever. Its own size is bounded.
     priority = 15
 

@@ -43,6 +43,8 @@ class KnowledgeSection(ContributingSection):
     and runs in parallel with others. A failure, or more than `timeout` seconds, is recorded.
     """
 
+    says = "adds"
+
     required = False
     independent = True
     handles_timeout = True

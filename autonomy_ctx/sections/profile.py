@@ -40,6 +40,8 @@ class ProfileSection(ContributingSection):
     """
 
     kind = "slow"
+    # A user may remove an entry: then no context shows it again.
+    may_be_removed = True
 
     def __init__(
         self,

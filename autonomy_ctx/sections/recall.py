@@ -5,6 +5,7 @@ It runs after the history section, which says which positions it shows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.memory.memory import Memory
@@ -33,6 +34,8 @@ class RecallSection(ContributingSection):
     it adds no message.
     """
 
+    says = "adds"
+
     required = False
 
     def __init__(
@@ -55,8 +58,8 @@ class RecallSection(ContributingSection):
             return Contribution((), problem=problem)
         head = await memory.head(scope, conversation)
         newest = head.last_user
-        before = composition_of(params).shown
-        shown = {newest, *(at for positions in before for at in positions if at is not None)}
+        composition = composition_of(params)
+        shown = {newest, *(at for positions in composition.shown for at in positions if at is not None)}
         if not newest or (len(shown) >= head.count and not self.across):
             return Contribution(())
         asked = (await memory.read(scope, conversation, after=newest - 1, before=newest + 1)).entries
@@ -66,7 +69,7 @@ class RecallSection(ContributingSection):
             asked[0].message.text if asked else "",
             conversation=None if self.across else conversation,
             max_tokens=self.max_tokens - PER_MESSAGE,
-            exclude={conversation: shown},
+            exclude=_shown_before(composition.quoted, {conversation: shown}),
         )
         if not found.text:
             return Contribution(())
@@ -80,9 +83,14 @@ class RecallSection(ContributingSection):
             )
             return data_message(less.text) if less.text else None
 
-        refs = dict.fromkeys(
-            MessageRef(one.conversation, one.position)
-            for one in found.passages
-            if one.conversation != conversation
-        )
+        refs = dict.fromkeys(MessageRef(one.conversation, one.position) for one in found.passages)
         return Contribution([data_message(found.text)], shorter=shorter, refs=tuple(refs))
+
+
+def _shown_before(quoted: Sequence[MessageRef], shown: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    """The positions of each conversation that the context shows already."""
+    found = {conversation: set(positions) for conversation, positions in shown.items()}
+    for ref in quoted:
+        if ref.position is not None:
+            found.setdefault(ref.conversation, set()).add(ref.position)
+    return found

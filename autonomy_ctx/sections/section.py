@@ -19,6 +19,10 @@ from autonomy_ctx.messages.message import Message
 
 Params: TypeAlias = MutableMapping[str, Any]
 SectionKind: TypeAlias = Literal["stable", "slow", "volatile"]
+# A section states what holds now, or adds what was found for this turn.
+Says: TypeAlias = Literal["states", "adds"]
+# After a change, all that a section said stays in the context, or only the newest, which costs the cache.
+Keep: TypeAlias = Literal["all", "latest"]
 
 
 @runtime_checkable
@@ -110,6 +114,12 @@ class Composition:
     max_tokens: int | None = None
     # The log position of the user message that the turn answers; others may have come after it.
     turn_position: int | None = None
+    # Whether a context of this turn was sent before: what it began with stays, if limits allow it.
+    is_in_turn: bool = False
+    # The position up to which the summary of the context before stands for messages; None if it is not known.
+    covered: int | None = None
+    # The messages that were quoted in earlier contexts which this one goes on from.
+    quoted: Sequence[MessageRef] = ()
     # The log positions that sections have shown so far, one sequence for each section.
     shown: list[Sequence[int | None]] = field(default_factory=list)
 
@@ -199,12 +209,17 @@ class ContextSection:
     """A base class for sections; using it is optional.
 
     A section may also have these attributes: `required` (a turn cannot do without it), `kind` (how often it
-    changes: stable, slow or volatile), `timeout` in seconds, `independent` (may run in parallel with others),
-    and `handles_timeout` (its own method ends in time with what it has so far; a subclass that overrides the
-    method must set this again).
+    changes: stable, slow or volatile), `says` ("states" what holds now, or "adds" what it found for this
+    turn), `keep` ("latest" shows a section that states something only where it was said last, which costs
+    the cache), `may_be_removed` (a line that is gone must not be shown again), `timeout` in seconds,
+    `independent` (may run in parallel with others), and `handles_timeout` (its own method ends in time with
+    what it has so far; a subclass that overrides the method must set this again).
     """
 
     kind: SectionKind = "volatile"
+    says: Says = "states"
+    keep: Keep = "all"
+    may_be_removed: bool = False
 
     def __init__(self, name: str, enabled: bool = True) -> None:
         self.name = name

@@ -21,12 +21,13 @@ from autonomy_ctx.compaction.config import (
     resolve_settings,
 )
 from autonomy_ctx.compaction.facts import add_profile_changes
-from autonomy_ctx.compaction.metrics import SummaryMetrics, count_shared_tokens, split_context
+from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
     BoundedView,
     ConversationSnapshot,
     ConversationState,
+    DisplayedSummary,
     SnapshotBounder,
     read_snapshot,
 )
@@ -176,14 +177,31 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         known = self._conversations.setdefault(store_key, ConversationState())
         settings, count = self._settings, _make_count(memory.token_counter)
         limits = settings.limits
-        waits = settings.swap is not eager
+        waits = settings.swap is not eager or composition.is_in_turn
+        sent = None if composition.is_in_turn else composition.covered
+        if known.displayed is not None and sent not in (None, known.displayed.covered):
+            # Another process has sent a context since: what was shown here is not what goes on.
+            known.displayed = None
         since = known.displayed.covered if waits and known.displayed is not None else None
         snapshot = await read_snapshot(memory, key, limits, known, self._metrics, since)
         params["conversation_message_count"] = snapshot.head.count
         # The summary that is shown may be older than the one that is stored.
         chosen = snapshot
         if waits:
-            chosen = choose_snapshot(known, snapshot, settings, count, self._clock(), self._metrics)
+            chosen = choose_snapshot(
+                known,
+                snapshot,
+                settings,
+                count,
+                self._clock(),
+                self._metrics,
+                is_in_turn=composition.is_in_turn,
+            )
+        else:
+            state = snapshot.state
+            known.displayed = DisplayedSummary(
+                snapshot.head.generation, state.segments, self._clock(), state.facts
+            )
         turn = composition.turn_position or snapshot.head.last_user
         pending = self._summarizer.pending_digest(store_key)
         bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending)
@@ -203,10 +221,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             self._background.start(partial(bounder.prepare_digest, snapshot))
         if settings.profile is True:
             self._learn_profile(memory, key, known, snapshot, turn)
-        pieces = split_context(found.messages, memory.token_counter, known.pieces)
-        self._metrics.add("context_tokens", sum(tokens for _, tokens in pieces))
-        self._metrics.add("context_tokens_shared", count_shared_tokens(pieces, known.pieces))
-        known.pieces = pieces
         return found
 
     def _needs_summary(self, snapshot: ConversationSnapshot, count: CountMessage) -> bool:
@@ -274,6 +288,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """Called by the template with the composed context, to cache the request and to note what was cut."""
         if not isinstance(contribution, HistoryContribution):
             return
+        self._metrics.add("context_tokens", composed.tokens)
+        if composed.shared is not None:
+            self._metrics.add("context_tokens_shared", composed.shared.tokens)
         if self._settings.share_prefix:
             self._requests[contribution.store_key] = CachedRequest(
                 messages=composed.messages,
@@ -288,7 +305,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         # In steps, so that the limits do not follow every word of the others.
         self._other_tokens = -(-(composed.tokens - own) // OTHER_TOKENS_STEP) * OTHER_TOKENS_STEP
         known = self._conversations.get(contribution.store_key)
-        if known is not None and any(cut.section == self.name for cut in composed.cut):
+        is_first = not composed.state.additions
+        if known is not None and is_first and any(cut.section == self.name for cut in composed.cut):
             # The budget wants less of it: a summary that is ready is shorter.
             known.displayed = None
 

@@ -7,7 +7,7 @@ always give the same cuts. Linear in the number of messages.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from math import ceil
@@ -72,6 +72,9 @@ class FittedSection(NamedTuple):
     positions: Sequence[int | None] | None
     omitted: tuple[Omission, ...]
     cut: tuple[Cut, ...]
+    # The indexes of the messages in what the section returned, and which of these are shorter now.
+    indexes: Sequence[int]
+    shortened: Collection[int] = ()
 
 
 class ShrunkSection(NamedTuple):
@@ -94,6 +97,7 @@ class ShrunkSection(NamedTuple):
                 positions=content.positions,
                 omitted=(),
                 cut=(),
+                indexes=self.indexes,
             )
         left, positions, head = set(self.indexes), content.positions, summary_end(content)
         gone = [index for index in range(len(content.messages)) if index not in left]
@@ -103,6 +107,8 @@ class ShrunkSection(NamedTuple):
             positions=None if positions is None else [positions[index] for index in self.indexes],
             omitted=(*self._summary_omissions(gone, head), *self._stored_omissions(gone, head)),
             cut=tuple(self._cuts(gone)),
+            indexes=self.indexes,
+            shortened=frozenset(self.shorter),
         )
 
     def _cuts(self, gone: Sequence[int]) -> Iterator[Cut]:
@@ -171,8 +177,6 @@ def keep_all(content: SectionContent, reason: str = "") -> ShrunkSection:
 LAST_EXCHANGES = 2
 # The shortest that a message is cut to that may not be left out.
 MIN_KEPT_MESSAGE_TOKENS = 24
-# A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
-STEP_SHARE = 4
 
 
 class SectionShrinker:
@@ -320,7 +324,10 @@ class SectionShrinker:
         return caps
 
     def _start(self, room: int, least: int, caps: Sequence[int]) -> int:
-        """Where the messages that are shown start: at a step, and at a user's message if one is near."""
+        """The first cut from which on the messages fit, or a user's message near it.
+
+        Not past the last exchanges, or what `least` tokens need.
+        """
         content, cuts = self.content, self._cuts
         costs = [min(cost, cap) for cost, cap in zip(content.counts, caps, strict=True)]
         # What is shown when it starts at a cut gets less from cut to cut.
@@ -328,34 +335,12 @@ class SectionShrinker:
         sizes = [self._fixed_tokens(cut) + after[cut] for cut in cuts]
         first = bisect_left(sizes, -room, key=lambda size: -size)
         last = bisect_left(sizes, 1 - least, key=lambda size: -size) - 1
-        # A step does not go past the last exchanges while they fit.
-        last = min(last, max(first, self._exchanges_cut))
-        if first >= min(last, len(cuts) - 1):
-            return cuts[max(min(first, last), 0)]
-        if first == 0:
-            return cuts[0]
-        return cuts[self._cut_at_step(first, last, _step_size(room - self._summary_tokens))]
-
-    def _cut_at_step(self, first: int, last: int, step: int) -> int:
-        """The cut at the next step between `first` and `last`; `first` if the end is too near.
-
-        Each step has one cut, independent of the limit: the last cut before it, or a user message nearby.
-        """
-        cuts, messages = self._cuts, self.content.messages
-        before = list(accumulate(self.content.counts[self._summary_end :], initial=0))
-        spent = [before[cut - self._summary_end] for cut in cuts]
-        line = -(-spent[first] // step) * step
-        for next_line in (line, line + step):
-            if next_line > spent[-1]:
-                break
-            at = found = min(bisect_left(spent, next_line + 1) - 1, len(cuts) - 2)
-            while spent[at] > next_line - step // 2 and messages[cuts[at]].role is not ChatRole.USER:
-                at -= 1
-            if spent[at] > next_line - step // 2:
-                found = at
-            if first <= found <= last:
-                return found
-        return first
+        if first >= last:
+            return cuts[max(last, 0)]
+        near = range(first, min(last, max(first, self._exchanges_cut)) + 1)
+        asked = (at for at in near if content.messages[cuts[at]].role is ChatRole.USER)
+        found = next(asked, first)
+        return cuts[found if sizes[first] - sizes[found] <= room // 8 else first]
 
     def _next_fitting_start(self, start: int, room: int, least: int, costs: Sequence[int]) -> int:
         """The start, or the next cut that fits, because a message may stay longer than requested."""
@@ -417,12 +402,6 @@ def _halving_sizes(limit: int) -> Iterator[int]:
         size //= 2
     if limit >= MIN_MESSAGE_TOKENS:
         yield MIN_MESSAGE_TOKENS
-
-
-def _step_size(room: int) -> int:
-    """A power of two between an eighth and a quarter of the room."""
-    quarter = max(room // STEP_SHARE, 1)
-    return 1 << (quarter.bit_length() - 1)
 
 
 @dataclass(slots=True)
@@ -495,6 +474,21 @@ def fit_sections(
     if _total_tokens(shares) > budget.limit:
         raise _budget_exceeded(shares, budget)
     return [share.result.to_fitted() for share in shares]
+
+
+def tokens_to_keep(contents: Sequence[SectionContent]) -> int:
+    """The tokens of a summary, what is pinned, the last exchanges, and all that is no conversation."""
+    total = 0
+    for content in contents:
+        head = first = 0
+        if _is_history(content):
+            head = summary_end(content)
+            users = [
+                at for at in range(head, len(content.messages)) if content.messages[at].role is ChatRole.USER
+            ]
+            first = users[-LAST_EXCHANGES - 1] if len(users) > LAST_EXCHANGES else head
+        total += sum(content.counts[:head]) + sum(content.counts[first:])
+    return total
 
 
 def _make_shares(

@@ -1,4 +1,4 @@
-"""The order of sections for a provider's prompt cache, breakpoints, and warnings about a costly order.
+"""The order of sections for a provider's prompt cache, breakpoints, and warnings about what ends epochs.
 
 A provider caches the beginning of a request, so stable sections go first and volatile ones as late as
 possible. Pure.
@@ -31,6 +31,9 @@ class PlannedSection(NamedTuple):
     name: str
     kind: SectionKind
     tokens: int | None = None
+    # Whether it shows only its newest text, and the number of newest messages that a history shows.
+    is_latest: bool = False
+    max_messages: int | None = None
 
     @property
     def is_history(self) -> bool:
@@ -45,10 +48,10 @@ class PlannedSection(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheWarning:
-    """A warning about a section that changes every turn but comes before sections that do not.
+    """A warning about a section that lets every turn begin anew, although most of its context is the same.
 
-    `cost_factor` is an estimate: the cost of a turn with the section in this place, divided by the cost
-    without it.
+    `before` are the sections that are read anew with it. `cost_factor` is an estimate: the cost of a turn
+    with the section as it is, divided by the cost if its changes were appended.
     """
 
     section: str
@@ -66,30 +69,34 @@ class SectionSlice(NamedTuple):
 
 
 def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
-    """A warning for each volatile section that comes before stable or slow ones."""
+    """A warning for each section that ends an epoch in every turn."""
     found: list[CacheWarning] = []
-    everything = sum(section.expected_tokens for section in sections if section.kind != "volatile")
+    everything = sum(section.expected_tokens for section in sections)
     for index, section in enumerate(sections):
-        after = [other for other in sections[index + 1 :] if other.kind != "volatile" or other.is_history]
-        if section.kind != "volatile" or section.is_history or not after:
+        if section.is_latest:
+            anew = [section, *sections[index + 1 :]]
+            problem = 'shows only its newest text (keep="latest")'
+            advice = 'With keep="all", which is the default, its changes are appended'
+        elif section.max_messages is not None:
+            anew = list(sections[index:])
+            problem = f"shows only the newest {section.max_messages} messages (max_messages)"
+            advice = (
+                "A summarized history, or max_tokens of the template, drops many messages at once and rarely"
+            )
+        else:
             continue
-        lost = sum(other.expected_tokens for other in after)
-        here, there = (
-            _cost_factor(everything, section.expected_tokens, lost),
-            _cost_factor(everything, section.expected_tokens, 0),
-        )
-        names = tuple(other.name for other in after)
+        lost = sum(other.expected_tokens for other in anew)
+        factor = _cost_factor(everything, section.expected_tokens, lost)
         found.append(
             CacheWarning(
                 section=section.name,
-                before=names,
+                before=tuple(other.name for other in anew if other is not section),
                 problem=(
-                    f"section `{section.name}` changes every turn and stands before {_quote_names(names)}: "
-                    f"about {lost} tokens that a provider could take from its cache are read anew, and a "
-                    f"turn costs about {here:.1f} times what it would without the section. Put it after them "
-                    f'({there:.1f} times), or use arrange="cache"'
+                    f"section `{section.name}` {problem}, so every turn begins a new epoch: about {lost} "
+                    f"tokens that a provider could take from its cache are read anew, and a turn costs about "
+                    f"{factor:.1f} times as much. {advice}"
                 ),
-                cost_factor=round(here, 2),
+                cost_factor=round(factor, 2),
             )
         )
     return found
@@ -124,7 +131,7 @@ def arrange_as_given(messages: Sequence[Sequence[Message]]) -> list[SectionSlice
 
 
 def choose_breakpoints(
-    messages: Sequence[Message], kinds: Sequence[SectionKind], shared: int
+    messages: Sequence[Message], kinds: Sequence[SectionKind], shared: int, *, goes_on: bool = False
 ) -> tuple[int, ...]:
     """The cache breakpoints: at most 4 indexes of messages, in order.
 
@@ -137,8 +144,8 @@ def choose_breakpoints(
         return ()
     last = len(messages) - 1
     wanted: list[int] = []
-    # What is volatile at the end will not be there the next time.
-    if kinds[last] != "volatile":
+    # What is volatile at the end is there the next time only if the next context goes on from this one.
+    if goes_on or kinds[last] != "volatile":
         wanted.append(last)
     if shared:
         wanted.append(shared - 1)
@@ -172,7 +179,3 @@ def _cost_factor(cached: int, own: int, lost: int) -> float:
     base = hit * cached + NEW_TOKENS + DEFAULT_PRICE.output * OUTPUT_TOKENS + SUMMARY_UPKEEP_TOKENS
     anew = FIRST_REQUEST_SHARE * (own + (1 - hit) * lost) + (1 - FIRST_REQUEST_SHARE) * hit * own
     return (base + anew) / base
-
-
-def _quote_names(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)

@@ -25,12 +25,14 @@ from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.messages.message import Message, call_to_json, content_to_json
-from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary, visible_fields
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.cache_order import choose_breakpoints
+from autonomy_ctx.template.epoch import EndReason
+from autonomy_ctx.template.epoch_row import EpochState
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
@@ -79,8 +81,8 @@ class SectionReport:
     positions: tuple[int | None, ...]
     omitted: tuple[Omission, ...]
     cut: tuple[Cut, ...] = ()
-    # When others stand in the middle of it: how many messages stand before them, and where it goes on.
-    split: tuple[int, int] | None = None
+    # Where its messages stand, if not all from `start` on: the first index and the number of each run.
+    runs: tuple[tuple[int, int], ...] = ()
     # What the section says of how it was made, such as the limits of a summary that it chose and why.
     note: str | None = None
     # The messages of other conversations that it quotes.
@@ -89,18 +91,16 @@ class SectionReport:
     @property
     def indexes(self) -> list[int]:
         """The indexes of its messages in the context."""
-        if self.split is None:
-            return list(range(self.start, self.start + self.messages))
-        before, rest = self.split
-        return [*range(self.start, self.start + before), *range(rest, rest + self.messages - before)]
+        runs = self.runs or ((self.start, self.messages),)
+        return [index for first, count in runs for index in range(first, first + count)]
 
 
 def _place(values: Sequence[T], report: SectionReport, context: list[T]) -> None:
     """Put one value for each message of a section where the message stands in the context."""
-    before, rest = (report.messages, 0) if report.split is None else report.split
-    context[report.start : report.start + before] = values[:before]
-    if before < report.messages:
-        context[rest : rest + report.messages - before] = values[before:]
+    done = 0
+    for first, count in report.runs or ((report.start, report.messages),):
+        context[first : first + count] = values[done : done + count]
+        done += count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +134,7 @@ class ComposedContext:
         "scope",
         "sections",
         "shared",
+        "state",
         "thinking",
         "tokens",
     )
@@ -151,8 +152,11 @@ class ComposedContext:
         budget: BudgetReport | None = None,
         shared: SharedPrefix | None = None,
         params: Mapping[str, Any] | None = None,
+        state: EpochState | None = None,
     ) -> None:
         self.scope, self.conversation = scope, conversation
+        # What the next context needs to go on from this one.
+        self.state = EpochState() if state is None else state
         self._messages, self._counts = tuple(messages), tuple(counts)
         self.tokens = sum(self._counts)
         # The reports of the sections, in order.
@@ -165,6 +169,16 @@ class ComposedContext:
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         # The prefix shared with the previous context, if `compose` was given one.
         self.shared = shared if previous is None else self.shared_prefix(previous)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch: a run of contexts that begin alike."""
+        return self.state.number
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        """The reason why the epoch before has ended; None if this context goes on, or is the first."""
+        return self.state.end_reason
 
     @property
     def messages(self) -> list[Message]:
@@ -237,7 +251,8 @@ class ComposedContext:
         for section in self.sections:
             _place([section.kind] * section.messages, section, kinds)
         shared = 0 if self.shared is None else self.shared.messages
-        return choose_breakpoints(self._messages, kinds, shared)
+        goes_on = bool(self.state.composer or self.state.additions)
+        return choose_breakpoints(self._messages, kinds, shared, goes_on=goes_on)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """The cost of sending it, in the currency of the price, if the shared prefix is cached."""
@@ -340,11 +355,14 @@ def without_params(composed: ComposedContext) -> ComposedContext:
 
 
 def trace_attributes(composed: ComposedContext) -> dict[str, int | float | str]:
-    """The attributes of a context in a trace: its size, what is shared and what each section costs."""
+    """The attributes of a context in a trace: size, epoch, what is shared and what each section costs."""
     found: dict[str, int | float | str] = {
         "autonomy_ctx.context.messages": len(composed),
         "autonomy_ctx.context.tokens": composed.tokens,
+        "autonomy_ctx.context.epoch": composed.epoch,
     }
+    if composed.end_reason is not None:
+        found["autonomy_ctx.context.end_reason"] = composed.end_reason.value
     if composed.budget is not None:
         found["autonomy_ctx.context.max_tokens"] = composed.budget.max_tokens
     if composed.shared is not None:
@@ -366,18 +384,6 @@ def _shared_summary_fraction(message: Message, before: Message) -> float:
     same = next((at for at, (one, other) in enumerate(zip(texts, older, strict=False)) if one != other), None)
     same = min(len(texts), len(older)) if same is None else same
     return sum(map(len, texts[:same])) / max(sum(map(len, texts)), 1)
-
-
-def visible_fields(message: Message) -> list[Any]:
-    """The fields of a message that a model sees: not its id, time or bookkeeping."""
-    return [
-        message.display_role if isinstance(message, Summary) else message.role.value,
-        content_to_json(message.content),
-        [call_to_json(call) for call in message.tool_calls],
-        message.tool_call_id,
-        message.name,
-        message.is_error,
-    ]
 
 
 # Reading across a gap of a few messages is cheaper than reading twice.
@@ -417,6 +423,11 @@ async def from_record(
         calibration=form["calibration"],
         budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
         shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
+        # Contexts of 0.2 have no epoch.
+        state=EpochState(
+            number=form.get("epoch", 0),
+            end_reason=EndReason(form["end_reason"]) if form.get("end_reason") else None,
+        ),
     )
 
 
@@ -443,6 +454,9 @@ def _encode_context(
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else encode_fields(composed.budget),
         "shared": None if composed.shared is None else encode_fields(composed.shared),
+        "epoch": composed.epoch,
+        "end_reason": composed.end_reason,
+        "head": composed.state.head_length,
     }
 
 
@@ -476,13 +490,17 @@ def _encode_section(section: SectionReport) -> dict[str, Any]:
 
 def decode_section(form: Mapping[str, Any]) -> SectionReport:
     """The report of a section, as a record has it."""
+    form = dict(form)
+    # Of 0.2: how many messages stand before others, and where the rest begins.
+    if split := form.pop("split", None):
+        form["runs"] = [(form["start"], split[0]), (split[1], form["messages"] - split[0])]
     return SectionReport(
         **{
             **form,
             "positions": tuple(form["positions"]),
             "omitted": tuple(Omission(**one) for one in form["omitted"]),
             "cut": tuple(Cut(**one) for one in form["cut"]),
-            "split": tuple(form["split"]) if form.get("split") else None,
+            "runs": tuple((first, count) for first, count in form.get("runs", ())),
             "refs": tuple(MessageRef(*one) for one in form.get("refs", ())),
         }
     )

@@ -24,7 +24,9 @@ from autonomy_ctx.sections.section import (
     Contribution,
     Contributor,
     DeliverySection,
+    Keep,
     MetricsSource,
+    Says,
     Section,
     SectionKind,
     SummarizingSection,
@@ -44,6 +46,9 @@ class SectionOptions(NamedTuple):
     section: Section
     required: bool
     kind: SectionKind
+    says: Says
+    keep: Keep
+    may_be_removed: bool
     timeout: float | None
     independent: bool
     get_contribution: Callable[..., Awaitable[Any] | Any]
@@ -75,6 +80,12 @@ def read_section_options(section: Any) -> SectionOptions:
     where = f"section `{name}`"
     if kind not in get_args(SectionKind):
         raise ValueError(f"{where}: kind is {kind!r}; it must be one of {', '.join(get_args(SectionKind))}")
+    says: Any = getattr(section, "says", "states")
+    if says not in get_args(Says):
+        raise ValueError(f"{where}: says is {says!r}; it must be states or adds")
+    keep: Any = getattr(section, "keep", "all")
+    if keep not in get_args(Keep):
+        raise ValueError(f"{where}: keep is {keep!r}; it must be all or latest")
     timeout = getattr(section, "timeout", None)
     check_seconds("timeout", timeout, endless=True, optional=True, where=where)
     required = name in REQUIRED_SECTIONS if required is None else bool(required)
@@ -88,6 +99,9 @@ def read_section_options(section: Any) -> SectionOptions:
         section=section,
         required=required,
         kind=kind,
+        says=says,
+        keep=keep,
+        may_be_removed=bool(getattr(section, "may_be_removed", False)),
         timeout=None if _handles_timeout(section, method) else timeout,
         independent=bool(getattr(section, "independent", False)),
         get_contribution=getattr(section, method),
@@ -160,8 +174,15 @@ async def run_sections(
 ) -> list[SectionResult]:
     """The result of each section. Independent sections run in parallel with the others."""
     # Before the first one runs: a switch counts from the next context on.
-    running = [index for index, options in enumerate(section_options) if is_enabled(options.section)]
-    results = [SectionResult(enabled=False)] * len(section_options)
+    enabled = [is_enabled(options.section) for options in section_options]
+    # Sections that add something have done so at the first step of the turn.
+    skips = params.composition.is_in_turn
+    running = [
+        index
+        for index, options in enumerate(section_options)
+        if enabled[index] and not (skips and options.says == "adds")
+    ]
+    results = [SectionResult(enabled=one) for one in enabled]
 
     async def run(index: int) -> None:
         results[index] = await _run_section(section_options[index], memory, scope, conversation, params)

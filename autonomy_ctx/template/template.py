@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -13,12 +14,22 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Chunks, begin_urgent_step, close_resource
+from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
+from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
 from autonomy_ctx.sections.section import ComposeParams, Contribution
-from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections, keep_all
+from autonomy_ctx.template.budget import (
+    FittedSection,
+    Measure,
+    SectionContent,
+    fit_sections,
+    keep_all,
+    tokens_to_keep,
+)
 from autonomy_ctx.template.cache_order import (
     CacheWarning,
     PlannedSection,
@@ -27,7 +38,15 @@ from autonomy_ctx.template.cache_order import (
     arrange_for_cache,
     lint_order,
 )
-from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
+from autonomy_ctx.template.composed import (
+    BudgetReport,
+    ComposedContext,
+    SectionReport,
+)
+from autonomy_ctx.template.epoch import EndReason, SectionText
+from autonomy_ctx.template.epoch_context import Sections, continue_context, head_runs, restore_context
+from autonomy_ctx.template.epoch_row import EpochState
+from autonomy_ctx.template.epoch_store import StoredEpochs
 from autonomy_ctx.template.running import (
     SectionOptions,
     SectionResult,
@@ -40,6 +59,8 @@ from autonomy_ctx.validation import check_int
 _DEFAULT_COUNTER = TokenCounter()
 # What is cut on the event loop at most: a few milliseconds.
 LARGE_MESSAGES, LARGE_TOKENS = 500, 20_000
+# What is left of a context that is cut for a budget: the room is for those that go on from it.
+BUDGET_SHARE = 0.6
 
 
 class TemplateHook(Enum):
@@ -124,24 +145,26 @@ class ContextTemplate(AsyncResource):
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
-        """Warnings about an order of sections that makes a provider's cache useless, with the cost.
+        """Warnings about sections that end an epoch in every turn, with the cost.
 
         Sizes are those of a context composed before, or typical ones.
         """
         _check_context("composed", composed)
-        if self.arrange == "cache":
-            return []
-        return lint_order(
-            [
-                PlannedSection(
-                    name=options.name,
-                    kind=options.kind,
-                    tokens=_composed_tokens(options.name, composed),
-                )
-                for options in self.section_options
-                if is_enabled(options.section)
-            ]
-        )
+        return lint_order(self.plan(composed))
+
+    def plan(self, composed: ComposedContext | None = None) -> list[PlannedSection]:
+        """The enabled sections, as `lint` and the order for a cache see them."""
+        return [
+            PlannedSection(
+                name=options.name,
+                kind=options.kind,
+                tokens=_composed_tokens(options.name, composed),
+                is_latest=options.keep == "latest",
+                max_messages=getattr(options.section, "max_messages", None),
+            )
+            for options in self.section_options
+            if is_enabled(options.section)
+        ]
 
     async def build_context(
         self, memory: Any, scope: str, conversation: str, params: Mapping[str, Any] | None = None
@@ -160,21 +183,31 @@ class ContextTemplate(AsyncResource):
         previous: ComposedContext | None = None,
         tools: Sequence[Any] = (),
         max_tokens: int | None = None,
+        stored: StoredEpochs | None = None,
     ) -> ComposedContext:
-        """The context with a report of each section, compared with a previous one if given.
+        """The context with a report of each section.
 
-        Sections share a copy of `params`, which the context returns as they left it. `tools`, as specs or
-        objects with a `spec`, count towards the budget. `max_tokens` is the budget of this call, instead of
-        the template's.
+        Given the `previous` context of this conversation, which was sent, it goes on from it where that is
+        possible: `end_reason` says why not. Sections share a copy of `params`, which the context returns as
+        they left it. `tools`, as specs or objects with a `spec`, count towards the budget. `max_tokens` is
+        the budget of this call, instead of the template's. `stored` are the epochs that memory has, which
+        agents and engines pass.
         """
         max_tokens = self._resolve_max_tokens(max_tokens)
         _check_context("previous", previous)
+        if previous is not None and (previous.scope, previous.conversation) != (scope, conversation):
+            raise ValueError(
+                f"previous is a context of {previous.conversation!r} of {previous.scope!r}; give one of this "
+                f"conversation, {conversation!r} of {scope!r}"
+            )
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         urgent = begin_urgent_step()
         try:
-            composed = await self._compose(memory, scope, conversation, shared, previous, tools, max_tokens)
+            composed = await self._compose(
+                memory, scope, conversation, shared, previous, tools, max_tokens, stored
+            )
         finally:
             if urgent is not None:
                 urgent.end()
@@ -191,23 +224,53 @@ class ContextTemplate(AsyncResource):
         previous: ComposedContext | None,
         tools: Sequence[Any],
         max_tokens: int | None,
+        stored: StoredEpochs | None,
     ) -> ComposedContext:
         """Run the sections and put together what they give."""
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         measure = Measure(counter, counter.calibration.factor)
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
-        if budget is not None:
-            shared.composition = replace(shared.composition, max_tokens=budget.limit)
+        turn = shared.composition.turn_position
+        sent_turn = previous.state.turn if previous is not None else None
+        if stored is not None:
+            sent_turn = stored.rows[0].turn if stored.rows else None
+        shared.composition = replace(
+            shared.composition,
+            max_tokens=None if budget is None else budget.limit,
+            is_in_turn=turn is not None and turn == sent_turn,
+            covered=stored.rows[0].covered if stored is not None and stored.rows else None,
+            quoted=previous.refs if previous is not None else (),
+        )
         section_options = self.section_options
         results = await run_sections(section_options, memory, scope, conversation, shared)
+        sections = Sections(section_options, results, measure, stored is None or stored.may_instruct)
+        said = sections.said()
+        found = await _go_on(previous, stored, sections, said, tools, budget, shared, scope, conversation)
+        if isinstance(found, ComposedContext):
+            return self._note_composed(section_options, results, found, stored)
+        if shared.composition.quoted or shared.composition.is_in_turn:
+            # What the epoch that ended had shown is to be found again.
+            shared.composition = replace(shared.composition, quoted=(), is_in_turn=False)
+            added = [index for index, options in enumerate(section_options) if options.says == "adds"]
+            again = await run_sections(
+                [section_options[index] for index in added], memory, scope, conversation, shared
+            )
+            for index, result in zip(added, again, strict=True):
+                results[index] = result
+            said = sections.said()
         contents = [
             await _count_content(options, result.contribution, measure)
             for options, result in zip(section_options, results, strict=True)
         ]
-        turn_position = shared.composition.turn_position
-        shown = await _fit_contents(contents, section_options, budget, measure, turn_position)
+        is_sent = stored is not None or previous is not None
+        shown = await _fit_contents(contents, section_options, budget, measure, turn, is_sent)
         slices = self._arrange(section_options, shown)
         counts = [count for one in slices for count in shown[one.section].counts[one.first : one.last]]
+        head, shortened = head_runs(slices, shown)
+        reports = _make_reports(section_options, results, shown, slices)
+        numbers = [row.number for row in stored.rows] if stored is not None else []
+        if previous is not None:
+            numbers.append(previous.epoch)
         composed = ComposedContext(
             scope=scope,
             conversation=conversation,
@@ -215,15 +278,38 @@ class ContextTemplate(AsyncResource):
                 message for one in slices for message in shown[one.section].messages[one.first : one.last]
             ],
             counts=counts,
-            sections=_make_reports(section_options, results, shown, slices),
+            sections=reports,
             calibration=measure.factor,
             previous=previous,
             budget=None if budget is None else replace(budget, used=budget.tools + sum(counts)),
             params=shared,
+            state=EpochState(
+                number=max(numbers, default=0) + 1,
+                end_reason=found,
+                said=said,
+                turn=turn,
+                began=max((at for one in reports for at in one.positions if at is not None), default=0),
+                tools=tuple(tools),
+                head=head,
+                shortened=shortened,
+            ),
         )
+        return self._note_composed(section_options, results, composed, stored)
+
+    def _note_composed(
+        self,
+        section_options: Sequence[SectionOptions],
+        results: Sequence[SectionResult],
+        composed: ComposedContext,
+        stored: StoredEpochs | None,
+    ) -> ComposedContext:
+        """Tell sections about a context, and the context where it is to be stored."""
+        state = composed.state
+        if stored is not None:
+            state.composer, state.rows = stored.composer, stored.rows
         for options, result in zip(section_options, results, strict=True):
             if options.observer is not None and result.enabled:
-                specs = [_tool_spec(tool) for tool in tools]
+                specs = [_tool_spec(tool) for tool in state.tools]
                 options.observer.note_composed(result.contribution, composed, specs)
         return composed
 
@@ -284,6 +370,57 @@ class ContextTemplate(AsyncResource):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
+async def _go_on(
+    previous: ComposedContext | None,
+    stored: StoredEpochs | None,
+    sections: Sections,
+    said: Sequence[SectionText],
+    tools: Sequence[Any],
+    budget: BudgetReport | None,
+    params: ComposeParams,
+    scope: str,
+    conversation: str,
+) -> ComposedContext | EndReason | None:
+    """The context that goes on from what was sent; else why not, or None if nothing was sent."""
+    if stored is None:
+        if previous is None or not previous.state.said:
+            return None
+        return continue_context(previous, sections, said, tools, budget, params, None)
+    reason: EndReason | None = None
+    for row in stored.rows:
+        known = None if previous is None else previous.state.row
+        base: ComposedContext | EndReason
+        if row.ended is not None:
+            base = row.ended
+        elif previous is not None and known is not None and known.body == row.body:
+            base = previous
+        else:
+            parts = await stored.read_parts(row)
+            base = restore_context(row, parts, sections, said, tools, params, scope, conversation)
+        found = base
+        if isinstance(base, ComposedContext):
+            # Between requests with another beginning, others were answered.
+            agent = stored.agent if row is stored.rows[0] else None
+            found = continue_context(base, sections, said, tools, budget, params, agent)
+        if isinstance(found, ComposedContext):
+            return found
+        reason = reason or found
+        if found not in (EndReason.INSTRUCTIONS, EndReason.TOOLS):
+            break
+    if reason is None and previous is not None:
+        return EndReason.DELETION
+    if reason is None and any(text.is_log and _has_replies(text.messages) for text in said):
+        return EndReason.NOT_RECORDED
+    return reason
+
+
+def _has_replies(messages: Sequence[Message]) -> bool:
+    """Tell whether a conversation has been answered: a summary stands for replies, too."""
+    return any(
+        isinstance(one, Summary) or one.role in (ChatRole.ASSISTANT, ChatRole.TOOL) for one in messages
+    )
+
+
 async def _count_content(
     options: SectionOptions, contribution: Contribution, measure: Measure
 ) -> SectionContent:
@@ -309,13 +446,27 @@ async def _fit_contents(
     budget: BudgetReport | None,
     measure: Measure,
     turn_position: int | None,
+    is_sent: bool,
 ) -> list[FittedSection]:
-    """The messages that each section shows; a large context is cut in a thread."""
+    """The messages that each section shows; a large context is cut in a thread.
+
+    One that is sent leaves room for the next ones, which begin with it.
+    """
     messages, tokens = sum(len(one.messages) for one in contents), sum(one.tokens for one in contents)
     has_limit = any(options.max_tokens is not None for options in section_options)
     if not has_limit and (budget is None or tokens <= budget.limit):
         return [keep_all(content).to_fitted() for content in contents]
-    fit = partial(fit_sections, contents, section_options, budget, measure, turn_position=turn_position)
+
+    def fit() -> list[FittedSection]:
+        fitted = partial(
+            fit_sections, contents, section_options, measure=measure, turn_position=turn_position
+        )
+        if is_sent and budget is not None and tokens > budget.limit:
+            least = max(int(budget.limit * BUDGET_SHARE), tokens_to_keep(contents))
+            with suppress(BudgetExceeded):
+                return fitted(replace(budget, limit=min(least, budget.limit)))
+        return fitted(budget)
+
     if messages > LARGE_MESSAGES or tokens > LARGE_TOKENS:
         return await anyio.to_thread.run_sync(fit)
     return fit()
@@ -344,7 +495,7 @@ def _make_report(
 ) -> SectionReport:
     """The report of a section; `pieces` are where its messages begin and how many they are."""
     counts, positions, found = shown.counts, shown.positions, result.contribution
-    (start, before), *rest = pieces
+    (start, _), *rest = pieces
     return SectionReport(
         name=options.name,
         kind=options.kind,
@@ -357,7 +508,7 @@ def _make_report(
         positions=tuple(positions) if positions is not None else (None,) * len(counts),
         omitted=found.omitted + shown.omitted,
         cut=shown.cut,
-        split=(before, rest[0][0]) if rest else None,
+        runs=tuple(pieces) if rest else (),
         note=found.note,
         refs=tuple(found.refs),
     )

@@ -29,7 +29,7 @@ from openai import AsyncOpenAI
 from autonomy_ctx.adapters.agent_framework import ContextProvider, from_messages, to_messages
 from autonomy_ctx.errors import UnnamedConversation
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 
 @tool(name="weather")

@@ -37,7 +37,7 @@ from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
 from autonomy_ctx.adapters.llama_index import ContextMemory, from_message, to_message
 from autonomy_ctx.errors import UnnamedConversation
 from autonomy_ctx.formats.openai import openai_message
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 
 class ServedLLM(FunctionCallingLLM):

@@ -46,7 +46,7 @@ from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.errors import HistoryMismatch
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import visible_fields
 
 
 def find_weather(city: str) -> str:

@@ -27,8 +27,7 @@ from autonomy_ctx.adapters.strands import ContextConversationManager
 from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
 from autonomy_ctx.errors import UnnamedConversation
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.template.composed import visible_fields
+from autonomy_ctx.messages.summary import Summary, visible_fields
 
 PICTURE = {"format": "png", "source": {"bytes": PNG}}
 

@@ -10,6 +10,7 @@ from agents.kit import call, calls, find_report, find_things, made, stored
 
 from autonomy_ctx import ContextItem, ContextPool, ContextQueue, Memory, tool
 from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.template import EndReason
 from autonomy_ctx.testing import ScriptedModel
 
 
@@ -148,15 +149,27 @@ async def test_the_item_tool_is_sent_with_a_queue_or_a_pool_alone(memory: Memory
             assert ("read_context_item" in [tool.name for tool in one.tools]) is there
 
 
-async def test_the_item_tool_is_sent_from_when_a_tool_has_kept_an_item(memory: Memory) -> None:
+async def test_the_item_tool_is_sent_from_the_first_request_on_if_a_tool_returns_items(
+    memory: Memory,
+) -> None:
     model = ScriptedModel([calls(call("find_report")), "ok"])
     agent = made(memory, model, find_report)
+    await agent.send("look")
+    await agent.send("and now?")
+    await agent.send("here?", conversation="another")
+    for step in range(len(model.calls)):
+        assert "read_context_item" in sent(model, step)
+        assert "read_context_item" in framework(model, step)
+
+
+async def test_the_item_tool_is_sent_from_when_a_tool_has_kept_an_item(memory: Memory) -> None:
+    model = ScriptedModel([calls(call("find_things")), "ok"])
+    agent = made(memory, model, find_things)
     await agent.send("look")
     for step, there in ((0, False), (1, True)):
         assert ("read_context_item" in sent(model, step)) is there
         assert ("read_context_item" in framework(model, step)) is there
-    await agent.send("and now?")
-    assert "read_context_item" in sent(model)
+    assert (await agent.explain()).end_reason is EndReason.TOOLS
     await agent.send("here?", conversation="another")
     assert "read_context_item" not in sent(model)
 

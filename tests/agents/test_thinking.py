@@ -68,10 +68,10 @@ def cancel(order: str = "") -> str:
 class NoteSection:
     """A section that says what the test wants."""
 
-    name, enabled, kind = "note", True, "volatile"
+    name, enabled = "note", True
 
-    def __init__(self, text: str = "") -> None:
-        self.text = text
+    def __init__(self, text: str = "", kind: str = "volatile") -> None:
+        self.text, self.kind = text, kind
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
         return [{"role": "system", "content": self.text}] if self.text else []
@@ -79,7 +79,12 @@ class NoteSection:
 
 @asynccontextmanager
 async def talking(
-    server: ProviderServer, name: str = CLAUDE, *, note: NoteSection | None = None, **options: Any
+    server: ProviderServer,
+    name: str = CLAUDE,
+    *,
+    note: NoteSection | None = None,
+    context: Any = "log",
+    **options: Any,
 ) -> AsyncIterator[Agent]:
     """An agent whose model is served by the server."""
     template = ContextTemplate(
@@ -87,7 +92,9 @@ async def talking(
     )
     async with server.client() as client:
         model = Model(name, client=client, api_key="key", **options)
-        async with Agent("shop", model=model, tools=[look_up], context_template=template) as agent:
+        async with Agent(
+            "shop", model=model, tools=[look_up], context_template=template, context=context
+        ) as agent:
             yield agent
 
 
@@ -132,8 +139,8 @@ async def test_empty_thinking_with_a_signature_is_stored_and_sent_back(name: str
 
 
 @APIS
-async def test_a_section_that_changes_leaves_out_the_thinking_after_it_for_good(name: str) -> None:
-    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.")
+async def test_a_stable_section_that_changes_leaves_out_the_thinking_after_it_for_good(name: str) -> None:
+    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.", "stable")
     async with talking(server, name, note=note) as agent:
         await agent.send("One")
         note.text = "It is Tuesday."
@@ -152,7 +159,7 @@ async def test_a_section_that_changes_leaves_out_the_thinking_after_it_for_good(
 
 
 async def test_the_newest_thinking_that_fits_goes_back_and_not_the_older_that_was_left_out() -> None:
-    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.")
+    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.", "stable")
     async with talking(server, note=note) as agent:
         await agent.send("One")
         note.text = "It is Tuesday."
@@ -161,6 +168,19 @@ async def test_the_newest_thinking_that_fits_goes_back_and_not_the_older_that_wa
     ids = [message["content"][0].get("signature") for message in server.requests[-1].body["messages"][1::2]]
     assert ids[0] is None
     assert ids[1] == server.requests[1].reply[0]["signature"]
+
+
+@APIS
+async def test_a_section_that_changes_is_appended_and_all_thinking_goes_back(name: str) -> None:
+    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.")
+    async with talking(server, name, note=note) as agent:
+        for day in ("Tuesday", "Wednesday", "Thursday"):
+            await agent.send("And?")
+            note.text = f"It is {day}."
+        await agent.send("And now?")
+    assert [sent_thinking(request) for request in server.requests] == [0, 1, 2, 3]
+    assert not server.refused
+    assert "It is Thursday." in json.dumps(server.requests[-1].body["messages"])
 
 
 @APIS
@@ -201,7 +221,7 @@ async def test_in_manual_mode_a_loop_without_its_thinking_goes_on_without_thinki
     options: dict[str, Any] = {"thinking": thinking}
     if name == BEDROCK:
         options = {"additionalModelRequestFields": options}
-    async with talking(server, name, note=note, **options) as agent:
+    async with talking(server, name, note=note, context="render", **options) as agent:
         await agent.send("Look")
     assert not server.refused
     first, second = (json.dumps(request.body) for request in server.requests)

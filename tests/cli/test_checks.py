@@ -118,10 +118,10 @@ def test_what_cannot_be_migrated_is_left_alone(folder: Path, arguments: list[str
 # -- lint ---------------------------------------------------------------------------------------------
 
 PLANS = """
-from beside import sections
+from beside import newest, sections
 from autonomy_ctx import Agent, ContextTemplate, Model
 
-costly = ContextTemplate(sections)
+costly = ContextTemplate(newest)
 same = costly
 thrifty = ContextTemplate(sections, arrange="cache")
 guide = Agent("guide", instructions="You plan trips.", model=Model("offline"))
@@ -134,7 +134,9 @@ from autonomy_ctx import AdditionalContextSection, ConversationHistorySection
 from autonomy_ctx import Message, SystemInstructionsSection
 
 now = AdditionalContextSection("now", provider_fn=lambda *_: [Message("system", "Monday")])
-sections = [SystemInstructionsSection("You plan."), now, ConversationHistorySection()]
+rules = SystemInstructionsSection("You plan.")
+sections = [rules, now, ConversationHistorySection()]
+newest = [rules, now, ConversationHistorySection(max_messages=20)]
 """
 
 
@@ -151,12 +153,12 @@ def test_a_costly_order_is_named_and_fails(plans: Path) -> None:
     assert ran.returncode == ExitCode.FAILED
     found = {plan["template"]: plan for plan in json.loads(ran.stdout)["templates"]}
     assert list(found) == ["costly", "thrifty", "guide"], "one object under two names is one"
-    assert [warning["section"] for warning in found["costly"]["warnings"]] == ["now"]
-    assert [section["cached"] for section in found["costly"]["sections"]] == [True, False, False]
+    assert [warning["section"] for warning in found["costly"]["warnings"]] == ["conversation_history"]
+    assert [section["cached"] for section in found["costly"]["sections"]] == [True, True, False]
     assert [section["name"] for section in found["thrifty"]["sections"]][-1] == "now"
     assert not found["thrifty"]["warnings"]
     shown = run_command("lint", "plans/plans.py", cwd=plans)
-    assert "section `now` changes every turn and stands before `conversation_history`" in " ".join(
+    assert "section `conversation_history` shows only the newest 20 messages" in " ".join(
         shown.stdout.split()
     )
 
@@ -164,7 +166,7 @@ def test_a_costly_order_is_named_and_fails(plans: Path) -> None:
 def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
     ran = run_command("lint", "plans/plans.py:thrifty", cwd=plans)
     assert ran.returncode == 0
-    assert "nothing that changes every turn stands before what does not" in ran.stdout
+    assert "no section lets every turn begin a new epoch" in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,18 @@ def test_a_turn_is_explained_section_by_section(folder: Path) -> None:
     assert "new messages" in explained
 
 
+def test_the_epochs_of_turns_and_the_reasons_of_their_ends_are_shown(folder: Path) -> None:
+    turns = run(folder, "show", "trip", "--turns", COLUMNS="120")
+    assert "epoch" in turns
+    assert " swap " in turns
+    found = json.loads(run(folder, "show", "trip", "--turns", "--json"))["turns"]
+    swapped = next(turn for turn in reversed(found) if turn["end_reasons"] == ["swap"])
+    explained = run(folder, "explain", str(swapped["position"]), "-c", "trip", COLUMNS="120")
+    assert "a new epoch began (swap): another summary is shown" in explained
+    after = run(folder, "explain", "-c", "dinner", COLUMNS="120")
+    assert "epoch " in after
+
+
 def test_a_turn_is_named_by_position_id_or_the_beginning_of_its_id(folder: Path) -> None:
     turns = json.loads(run(folder, "show", "trip", "--turns", "--json"))["turns"]
     turn = turns[-3]

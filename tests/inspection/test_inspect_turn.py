@@ -25,8 +25,10 @@ from autonomy_ctx.agents.explain import RECORD_KIND
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection import diff_turns, inspect_turn, list_turns
+from autonomy_ctx.inspection.changes import advise_on_end, describe_end
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.catalog import PRICES, Price
+from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.testing import ScriptedModel
 
 ANA = ("ana", "trip")
@@ -163,10 +165,12 @@ async def test_records_from_before_models_were_recorded_are_read(memory: Memory)
     [record] = await memory.store.read_records(key, RECORD_KIND)
     forms = json.loads(record.body)
     for form in forms:
-        del form["model"], form["usage"], form["bounds"]
+        del form["model"], form["usage"], form["bounds"], form["epoch"], form["end_reason"], form["head"]
     await memory.store.put_records(key, RECORD_KIND, [(reply.turn, json.dumps(forms))])
     report = await inspect_turn(memory.for_agent("helper"), "default", "default")
     assert (report.model, report.usage, report.floor, report.ceiling) == (None, None, None, None)
+    assert (report.epoch, report.end_reason) == (None, None)
+    assert not any(message.is_appended for message in report.messages)
     assert report.messages[-1].text == "one"
     assert (await agent.explain(reply.turn)).messages[-1].text == "one"
 
@@ -260,9 +264,64 @@ async def test_a_section_that_fails_or_changes_its_text_is_told(memory: Memory) 
     for number in range(4):
         await agent.send(f"turn {number}")
         changes.append((await inspect_turn(memory.for_agent("helper"), "default", "default")).changes)
-    assert any(line.startswith("section weather changed its text (") for line in changes[1])
+    assert any(line.startswith("section weather appended what it says now (") for line in changes[1])
     assert any(line.startswith("section weather failed: ") for line in changes[2])
     assert "section weather works again" in changes[3]
+
+
+async def test_the_epoch_of_each_turn_and_the_reason_of_its_end_are_told(memory: Memory) -> None:
+    rules, hours = ["Be brief."], iter(range(9, 20))
+
+    def rule(*_: Any) -> list[dict[str, str]]:
+        return [{"role": "system", "content": rules[0]}]
+
+    def clock(*_: Any) -> list[dict[str, str]]:
+        return [{"role": "system", "content": f"It is {next(hours)}:00."}]
+
+    template = ContextTemplate(
+        [
+            AdditionalContextSection("rules", provider_fn=rule, kind="stable"),
+            ConversationHistorySection(),
+            AdditionalContextSection("clock", provider_fn=clock),
+        ]
+    )
+    agent = Agent("helper", model=ScriptedModel("ok"), memory=memory, context_template=template)
+    await agent.send("one")
+    await agent.send("two")
+    view = memory.for_agent("helper")
+    report = await inspect_turn(view, "default", "default")
+    assert (report.epoch, report.end_reason, report.advice) == (1, None, None)
+    assert [(message.section, message.is_appended) for message in report.messages] == [
+        ("rules", False),
+        ("conversation_history", False),
+        ("clock", False),
+        ("conversation_history", False),
+        ("conversation_history", False),
+        ("clock", True),
+    ]
+    rules[0] = "Be polite."
+    await agent.send("three")
+    report = await inspect_turn(view, "default", "default")
+    assert (report.epoch, report.end_reason) == (2, "instructions")
+    assert report.changes[0].startswith("a new epoch began (instructions): ")
+    assert "slow or volatile" in (report.advice or "")
+    assert not any(message.is_appended for message in report.messages)
+    assert [(turn.epoch, turn.end_reasons) for turn in await list_turns(view, "default", "default")] == [
+        (1, ()),
+        (1, ()),
+        (2, ("instructions",)),
+    ]
+    assert agent.get_metrics()["epochs_ended"] == 1
+
+
+def test_every_end_is_described() -> None:
+    assert all(f"({reason.value}): " in describe_end(reason) for reason in EndReason)
+    assert [reason.value for reason in EndReason if advise_on_end(reason)] == [
+        "history section",
+        "instructions",
+        "latest",
+    ]
+    assert advise_on_end(None) is None
 
 
 async def test_what_a_budget_cut_is_told_with_its_reason(memory: Memory) -> None:

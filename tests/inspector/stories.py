@@ -66,9 +66,10 @@ async def write_trip(memory: Memory, turns: int = 12) -> None:
     asked = iter(range(1_000))
 
     def weather(scope: str, conversation: str, params: Any) -> list[dict[str, Any]]:
-        if next(asked) == turns - 2:
+        number = next(asked)
+        if number == turns - 2:
             raise ConnectionError("weather.example is down")
-        return [{"role": "system", "content": "21 degrees and dry."}]
+        return [{"role": "system", "content": "It rains." if number == turns - 3 else "21 degrees and dry."}]
 
     writer = ScriptedModel("- The booking code is PT-4711.\n- Porto comes first.")
     history = SummarizedHistorySection(summary_model=writer, floor=4, ceiling=8)

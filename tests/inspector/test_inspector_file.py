@@ -84,6 +84,20 @@ def test_the_timeline_shows_segments_turns_and_a_part_of_it_larger(
     expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 23")
 
 
+def test_epochs_are_shown_with_why_they_ended_and_what_was_appended(
+    page_file: Path, open_page: OpenPage
+) -> None:
+    page = open_page(view_of(page_file.as_uri(), "conversation"))
+    epochs = page.locator(".timeline .epoch title")
+    assert re.match("Epoch 1, [1-9] recorded turns from message 1 on$", epochs.first.text_content() or "")
+    assert "; the one before ended: swap" in (epochs.last.text_content() or "")
+    expect(page.locator(".turns .tag").filter(has_text="swap").first).to_be_visible()
+    page.get_by_role("link", name="Night 10 costs 70 EUR.").click()
+    expect(page.locator(".figures").get_by_text("Epoch")).to_be_visible()
+    appended = page.locator(".message", has=page.locator(".tag", has_text="appended"))
+    expect(appended.filter(has_text="It rains.").get_by_text("weather", exact=True)).to_be_visible()
+
+
 def test_the_file_runs_one_script_and_says_so(page_file: Path) -> None:
     text = page_file.read_text(encoding="utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)

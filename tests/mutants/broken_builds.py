@@ -490,7 +490,7 @@ BUILDS = (
         replacement=send_all_thinking,
         tests=(
             "tests/agents/test_thinking.py"
-            "::test_a_section_that_changes_leaves_out_the_thinking_after_it_for_good",
+            "::test_a_stable_section_that_changes_leaves_out_the_thinking_after_it_for_good",
         ),
     ),
     BrokenBuild(

@@ -249,7 +249,8 @@ async def test_with_a_small_budget_the_model_sees_the_newest_and_calls_stay_with
     shorter = 0
     for request, body in zip(done.requests, done.bodies, strict=True):
         sent, seen = sent_messages({"body": as_sent_on(request["body"])}), sent_messages({"body": body})
-        shorter += len(seen) < len(sent)
+        # Messages are left out, or results are shortened.
+        shorter += len(str(seen)) < len(str(sent))
         assert seen[-1] == sent[-1]
         assert {**body, "messages": 0, "input": 0} == {**request["body"], "messages": 0, "input": 0}
     assert shorter >= 3

@@ -504,12 +504,12 @@ async def test_most_contexts_of_a_growing_conversation_begin_with_the_one_before
             same += context.shared is not None and context.shared.messages == len(before)
         assert context.tokens <= 3000
         over += bool(context.cut)
-        # No more than a step is left unused.
-        assert not context.cut or context.tokens > 3000 * 5 / 8
+        # A context that is cut leaves room for those that go on from it.
+        assert not context.cut or context.tokens > 3000 / 2
         before = context
         await memory.append("ana", "trip", said("assistant", 25, f"a{turn}"))
     assert over >= 100
-    assert same / turns >= 0.85
+    assert same / turns >= 0.95
 
 
 async def test_a_budget_beside_summaries_keeps_the_summary_and_the_last_exchanges(memory: Memory) -> None:

@@ -49,6 +49,7 @@ class Given:
         self.name, self.kind = name, kind
         self.texts, self.role = texts, role
         self.priority = 0
+        self.keep = "all"
 
     def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> Any:
         return [{"role": self.role, "content": text} for text in self.texts]
@@ -101,7 +102,7 @@ async def test_calls_and_results_of_a_turn_are_appended_to_what_was_sent() -> No
     assert second.shared.messages == 4
 
 
-async def test_the_next_turn_keeps_all_up_to_the_volatile_section() -> None:
+async def test_the_next_turn_goes_on_and_a_section_that_changed_says_so_at_the_end() -> None:
     memory = await talk()
     changing = Given("now", "volatile", "noon")
     template = arranged(SystemInstructionsSection("system"), changing, ConversationHistorySection())
@@ -110,8 +111,10 @@ async def test_the_next_turn_keeps_all_up_to_the_volatile_section() -> None:
     changing.texts = ("one o'clock",)
     second = await template.compose(memory, "ana", "trip", previous=first)
     assert second.shared is not None
-    assert second.shared.messages == 3
-    assert texts(second) == ["system", "one", "two", "three", "four", "one o'clock", "five"]
+    assert second.shared.messages == len(first)
+    change = "[now, now; replaces what it said before]\none o'clock"
+    assert texts(second) == [*texts(first), "four", "five", change]
+    assert texts(await template.compose(memory, "ana", "trip"))[-3:] == ["four", "one o'clock", "five"]
 
 
 async def test_without_a_user_message_volatile_sections_stand_last() -> None:
@@ -126,7 +129,7 @@ async def test_the_order_as_given_stays_what_it_was() -> None:
     sections = [Given("now", "volatile", "noon"), ConversationHistorySection()]
     composed = await ContextTemplate(sections).compose(await talk(), "ana", "trip")
     assert texts(composed) == ["noon", "one", "two", "three"]
-    assert [report.split for report in composed.sections] == [None, None]
+    assert [report.runs for report in composed.sections] == [(), ()]
 
 
 async def test_sections_run_in_their_order_wherever_their_messages_stand() -> None:
@@ -167,7 +170,7 @@ async def test_a_history_in_two_pieces_is_one_section_with_exact_origins() -> No
     composed = await template.compose(memory, "ana", "trip")
     report = composed.section("conversation_history")
     assert report is not None
-    assert (report.start, report.messages, report.split) == (0, 3, (2, 4))
+    assert (report.start, report.messages, report.runs) == (0, 3, ((0, 2), (4, 1)))
     assert report.indexes == [0, 1, 4]
     assert [(origin.section, origin.position) for origin in composed.origins()] == [
         ("conversation_history", 1),
@@ -253,37 +256,51 @@ async def test_a_budget_shrinks_a_history_in_two_pieces() -> None:
 # -- warnings -------------------------------------------------------------------------------------------
 
 
-def test_a_volatile_section_before_the_history_is_named_with_what_it_costs() -> None:
-    sections = [SystemInstructionsSection("s"), Given("now", "volatile"), ConversationHistorySection()]
+def latest(name: str = "now") -> Given:
+    """A section that shows only its newest text."""
+    section = Given(name, "volatile", "noon")
+    section.keep = "latest"
+    return section
+
+
+def test_a_section_that_keeps_the_latest_is_named_with_what_it_costs() -> None:
+    sections = [SystemInstructionsSection("s"), latest(), ConversationHistorySection()]
     [warning] = ContextTemplate(sections).lint()
     assert (warning.section, warning.before) == ("now", ("conversation_history",))
     assert 1.8 < warning.cost_factor < 2.5
-    assert "`now` changes every turn and stands before `conversation_history`" in warning.problem
-    assert "about 3000 tokens" in warning.problem
-    assert 'arrange="cache"' in warning.problem
+    assert 'section `now` shows only its newest text (keep="latest")' in warning.problem
+    assert "about 3500 tokens" in warning.problem
 
 
-def test_a_good_order_gets_no_warning() -> None:
-    sections = [SystemInstructionsSection("s"), ConversationHistorySection(), Given("now", "volatile")]
+def test_a_history_of_the_newest_messages_is_named_with_what_it_costs() -> None:
+    sections = [SystemInstructionsSection("s"), ConversationHistorySection(max_messages=20)]
+    [warning] = ContextTemplate(sections).lint()
+    assert (warning.section, warning.before) == ("conversation_history", ())
+    assert "shows only the newest 20 messages (max_messages)" in warning.problem
+    assert warning.cost_factor > 1.8
+
+
+def test_sections_whose_changes_are_appended_get_no_warning_wherever_they_stand() -> None:
+    sections = [Given("now", "volatile"), SystemInstructionsSection("s"), ConversationHistorySection()]
     assert ContextTemplate(sections).lint() == []
     assert arranged(*reversed(sections)).lint() == []
-    off = Given("now", "volatile")
+    off = latest()
     off.enabled = False
     assert ContextTemplate([off, ConversationHistorySection()]).lint() == []
 
 
 async def test_the_sizes_of_a_composed_context_make_the_estimate() -> None:
-    template = ContextTemplate([Given("now", "volatile", "noon"), ConversationHistorySection()])
+    template = ContextTemplate([latest(), ConversationHistorySection()])
     [typical] = template.lint()
     [measured] = template.lint(await template.compose(await talk(), "ana", "trip"))
     assert 1 < measured.cost_factor < 1.1 < typical.cost_factor
 
 
-def test_the_more_stands_behind_it_the_more_a_volatile_section_costs() -> None:
+def test_the_more_stands_behind_it_the_more_a_section_costs_that_keeps_the_latest() -> None:
     def factor(tokens: int) -> float:
         [warning] = lint_order(
             [
-                PlannedSection(name="now", kind="volatile", tokens=500),
+                PlannedSection(name="now", kind="volatile", tokens=500, is_latest=True),
                 PlannedSection(name="conversation_history", kind="slow", tokens=tokens),
             ]
         )

@@ -1,4 +1,4 @@
-"""Composing that goes on from the context before gives what composing from nothing gives, byte for byte.
+"""Composing with what is known from the time before gives what composing from nothing gives, byte for byte.
 
 Two memories are told the same, step by step. One template keeps what it worked out; the other forgets all
 of it before every context. After each step both compose, and everything that a reader can see is compared.
@@ -75,7 +75,6 @@ class World:
         self.said = 0
         self.budget: int | None = None
         self.turn: int | None = None
-        self.previous: ComposedContext | None = None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -147,12 +146,9 @@ class World:
             await self.memory.clear_short_term_memory(SCOPE)
         params = ComposeParams({"given": 1}, Composition(turn_position=self.turn))
         try:
-            made = await self.template.compose(
-                self.memory, *self.place, params, previous=self.previous, max_tokens=self.budget
-            )
+            made = await self.template.compose(self.memory, *self.place, params, max_tokens=self.budget)
         except AutonomyCtxError as error:
             return f"{type(error).__name__}: {error}"
-        self.previous = made
         if isinstance(self.history, SummarizedHistorySection):
             await self.history.settled()
         return json.dumps(await seen(made, self.memory), default=str)

@@ -1,0 +1,319 @@
+"""The stored form of an epoch: one small row, and a part for each text that only this epoch has.
+
+The row refers to everything that can be read or made again: messages of the log and a summary by their number
+and a hash, stable sections and tools by a hash. Texts of other sections, at the beginning or later, are
+parts, each written once. `restore_epoch` finds the context that was sent from the row, the parts, and what
+the sections say now, or the reason why that is no longer possible. Pure functions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from autonomy_ctx.memory.store import MessageRef
+from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary, visible_fields
+from autonomy_ctx.template.epoch import (
+    Addition,
+    ChangeWriter,
+    EndReason,
+    HeadRun,
+    SectionText,
+    log_end,
+)
+
+_write_json = json.JSONEncoder(separators=(",", ":")).encode
+# Where a part stands that is said at the beginning, and whose part a shortened message is.
+_AT_HEAD = _NO_SECTION = -1
+
+
+class EpochPart(NamedTuple):
+    """A text that a section said at an index of the context; or `taken` messages of its log."""
+
+    at: int
+    section: int
+    messages: tuple[Message, ...] = ()
+    taken: int = 0
+    refs: tuple[MessageRef, ...] = ()
+
+
+class KnownText(NamedTuple):
+    """Messages that a section returned and will return again: how many at first and now, and their hash."""
+
+    first: int
+    total: int
+    digest: str
+
+
+class EpochRow(NamedTuple):
+    """One epoch as it is stored, up to the newest request that was answered."""
+
+    number: int
+    # The number of messages of that request, and a hash of what a model saw of them.
+    length: int
+    digest: str
+    head: tuple[HeadRun, ...]
+    # Of each section that shows a log or is stable.
+    known: Mapping[int, KnownText]
+    tools: str
+    calibration: float
+    # The position of the user message that the request answers, and the newest one when the epoch began.
+    turn: int | None
+    began: int
+    # The position up to which a summary stands for messages.
+    covered: int
+    parts: int
+    # A reason to end, which was given before the next request.
+    ended: EndReason | None = None
+    # The name and the body of the record.
+    name: str = ""
+    body: str = ""
+
+    def part_name(self, index: int) -> str:
+        """The name of the record of a part."""
+        return f"{self.name}/{self.number}/{index}"
+
+
+@dataclass(slots=True)
+class EpochState:
+    """The state from which the next context goes on: an epoch, and the texts of its sections."""
+
+    number: int = 1
+    end_reason: EndReason | None = None
+    # What each section said last in this epoch, as it returned it; empty if no context can go on from it.
+    said: tuple[SectionText, ...] = ()
+    # The position of the user message that it answers, and the newest one that the epoch began with.
+    turn: int | None = None
+    began: int = 0
+    tools: tuple[Any, ...] = ()
+    # Of the first context of an epoch: where its messages come from, and those that no section returned.
+    head: tuple[HeadRun, ...] = ()
+    shortened: Mapping[int, Message] = field(default_factory=dict)
+    # Of a later one: what was appended to the context before.
+    additions: tuple[Addition, ...] = ()
+    # The stored row of the context before, and of this one once it is to be stored.
+    base: EpochRow | None = None
+    row: EpochRow | None = None
+    # Who composed it, and the rows that it had then; without a name, nothing is stored.
+    composer: str = ""
+    rows: Sequence[EpochRow] = ()
+
+    @property
+    def head_length(self) -> int | None:
+        """The number of messages that the epoch began with; None if that is not known."""
+        runs = self.head or (() if self.base is None else self.base.head)
+        return sum(run.length for run in runs) if runs else None
+
+
+def encode_row(row: EpochRow) -> str:
+    """The body of a row's record."""
+    form = {
+        "number": row.number,
+        "length": row.length,
+        "digest": row.digest,
+        "head": row.head,
+        "known": [[section, *text] for section, text in row.known.items()],
+        "tools": row.tools,
+        "calibration": row.calibration,
+        "turn": row.turn,
+        "began": row.began,
+        "covered": row.covered,
+        "parts": row.parts,
+        "ended": row.ended,
+    }
+    return _write_json(form)
+
+
+def decode_row(name: str, body: str) -> EpochRow | None:
+    """The epoch of a record; None for one that another version has written."""
+    try:
+        form = json.loads(body)
+        form["head"] = tuple(HeadRun(*one) for one in form["head"])
+        form["ended"] = EndReason(form["ended"]) if form["ended"] else None
+        form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
+        return EpochRow(**form, name=name, body=body)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def encode_part(part: EpochPart) -> str:
+    """The body of a part's record."""
+    messages = [wire.to_dict(message) for message in part.messages]
+    refs = [(one.conversation, one.position, one.agent) for one in part.refs]
+    return _write_json([part.at, part.section, messages, part.taken, refs])
+
+
+def decode_part(body: str) -> EpochPart | None:
+    """A part from its record; None for one that another version has written."""
+    try:
+        at, section, messages, taken, refs = json.loads(body)
+        quoted = tuple(MessageRef(*one) for one in refs)
+        return EpochPart(at, section, tuple(map(wire.from_dict, messages)), taken, quoted)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def extend_digest(digest: str, messages: Iterable[Message]) -> str:
+    """The hash of messages as a model sees them, after others with the hash `digest`."""
+    for message in messages:
+        digest = _chain(digest, _write_json(visible_fields(message)))
+    return digest
+
+
+def _chain(digest: str, shown: str) -> str:
+    return sha256(f"{digest}{shown}".encode()).hexdigest()[:32]
+
+
+def tools_digest(tools: Sequence[Any]) -> str:
+    """The hash of a list of tools, in its order."""
+    return sha256(json.dumps(tools, default=str, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def begin_row(
+    said: Sequence[SectionText],
+    head: Sequence[HeadRun],
+    messages: Sequence[Message],
+    shortened: Mapping[int, Message],
+    **values: Any,
+) -> tuple[EpochRow, list[EpochPart]]:
+    """The row and the parts of an epoch that begins; `shortened` are messages that no section returned."""
+    known = {
+        section: KnownText(len(text.messages), len(text.messages), extend_digest("", text.messages))
+        for section, text in enumerate(said)
+        if text.is_log or text.kind == "stable"
+    }
+    parts = [
+        EpochPart(_AT_HEAD, section, text.messages, refs=text.refs)
+        for section, text in enumerate(said)
+        if section not in known and text.messages
+    ]
+    parts += [EpochPart(at, _NO_SECTION, (message,)) for at, message in shortened.items()]
+    row = EpochRow(
+        length=len(messages),
+        digest=extend_digest("", messages),
+        head=tuple(head),
+        known=known,
+        covered=max((covered_by_summary(text.messages) for text in said), default=0),
+        parts=len(parts),
+        **values,
+    )
+    return row, parts
+
+
+def extend_row(
+    row: EpochRow,
+    additions: Sequence[Addition],
+    said: Sequence[SectionText],
+    appended: Sequence[Message],
+    turn: int | None,
+) -> tuple[EpochRow, list[EpochPart]]:
+    """The row and the new parts after additions, which are the messages `appended`."""
+    known, parts, at = dict(row.known), list[EpochPart](), row.length
+    filler = _filler(row, said)
+    shown = [_write_json(visible_fields(message)) for message in appended]
+    for addition in additions:
+        section, count = addition.section, len(addition.messages)
+        if section in known:
+            first, before, digest = known[section]
+            own = shown[at - row.length : at - row.length + count]
+            known[section] = KnownText(first, before + count, reduce(_chain, own, digest))
+            if section != filler:
+                parts.append(EpochPart(at, section, taken=count))
+        else:
+            text = said[section]
+            messages = addition.messages if text.says == "adds" else text.messages
+            parts.append(EpochPart(at, section, messages, refs=text.refs))
+        at += count
+    digest = reduce(_chain, shown, row.digest)
+    made = row._replace(length=at, digest=digest, known=known, turn=turn, parts=row.parts + len(parts))
+    return made, parts
+
+
+class RestoredEpoch(NamedTuple):
+    """The beginning of a context that was sent, what was appended to it, and what each section has said."""
+
+    head: list[Addition]
+    shortened: Mapping[int, Message]
+    additions: list[Addition]
+    said: tuple[SectionText, ...]
+
+
+def restore_epoch(
+    row: EpochRow, parts: Sequence[EpochPart], now: Sequence[SectionText], write_change: ChangeWriter
+) -> RestoredEpoch | EndReason:
+    """Find what was sent from what sections say now; or the reason why an epoch cannot go on."""
+    if len(parts) != row.parts:
+        return EndReason.NOT_RECORDED
+    said = [text._replace(messages=(), positions=()) for text in now]
+    final = list(said)
+    for section, known in row.known.items():
+        text = now[section]
+        if extend_digest("", text.messages[: known.total]) != known.digest or (
+            not text.is_log and len(text.messages) != known.total
+        ):
+            return _log_end(row, text) if text.is_log else EndReason.INSTRUCTIONS
+        said[section] = text.first(known.first)
+        final[section] = text.first(known.total)
+    shortened: dict[int, Message] = {}
+    for part in parts:
+        if part.section == _NO_SECTION:
+            shortened[part.at] = part.messages[0]
+        elif part.at == _AT_HEAD:
+            said[part.section] = final[part.section] = said[part.section].saying(part.messages)
+    head = [Addition(section, *said[section].part(first, length)) for section, first, length in row.head]
+    length = sum(len(addition.messages) for addition in head)
+    filler = _filler(row, now)
+    left = {section: known.first for section, known in row.known.items()}
+    additions: list[Addition] = []
+
+    def take(section: int, wanted: int) -> None:
+        if wanted:
+            additions.append(Addition(section, *final[section].part(left[section], wanted)))
+            left[section] += wanted
+
+    at = length
+    for part in sorted(
+        (one for one in parts if one.at >= length and one.section >= 0), key=lambda one: one.at
+    ):
+        if filler is not None:
+            take(filler, part.at - at)
+        at = part.at
+        if part.taken:
+            take(part.section, part.taken)
+            at += part.taken
+            continue
+        old = final[part.section]
+        if old.says == "adds":
+            final[part.section] = old.saying(old.messages + part.messages)
+            additions.append(Addition(part.section, part.messages, (None,) * len(part.messages)))
+        else:
+            final[part.section] = old.saying(part.messages)
+            additions.append(Addition(part.section, (write_change(old, final[part.section]),), (None,)))
+        at += len(additions[-1].messages)
+    if filler is not None:
+        take(filler, row.length - at)
+    return RestoredEpoch(head, shortened, additions, tuple(final))
+
+
+def _log_end(row: EpochRow, text: SectionText) -> EndReason:
+    """The reason why a log does not go on; of the summary before, only its end is known."""
+    reason = log_end((), text.messages)
+    same = row.covered and row.covered == covered_by_summary(text.messages)
+    return EndReason.EDIT if same and reason is EndReason.SWAP else reason
+
+
+def covered_by_summary(messages: Iterable[Message]) -> int:
+    """The position up to which a summary stands for messages."""
+    summaries = [one for one in messages if isinstance(one, Summary) and one.segments]
+    return max((one.covers_to for one in summaries), default=0)
+
+
+def _filler(row: EpochRow, said: Sequence[SectionText]) -> int | None:
+    """The first section with a log: its messages stand wherever no part does."""
+    return min((section for section in row.known if said[section].is_log), default=None)

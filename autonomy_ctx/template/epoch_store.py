@@ -1,0 +1,140 @@
+"""The epochs of a conversation in its store, as records beside its log.
+
+A row is stored with the reply to the request that it describes, and only if the row that the request went on
+from is still there. So a deletion, or another process, ends an epoch for everybody. Rows and parts are
+`derived` records: deleting a message of the conversation, or one that they quote, deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
+from autonomy_ctx.memory.store import Key, Store
+from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.epoch import EndReason, SectionText
+from autonomy_ctx.template.epoch_row import (
+    EpochPart,
+    EpochRow,
+    begin_row,
+    decode_part,
+    decode_row,
+    encode_part,
+    encode_row,
+    extend_row,
+    tools_digest,
+)
+
+EPOCH_KIND = "epoch"
+PART_KIND = "epoch_part"
+# Agents that hand a conversation to each other have a row each.
+MAX_ROWS = 4
+
+
+class StoredEpochs(NamedTuple):
+    """The epochs of a conversation, as they are stored now: the newest first."""
+
+    store: Store
+    key: Key
+    composer: str
+    rows: Sequence[EpochRow]
+    # Whether a change of the application's own text may be sent as an instruction.
+    may_instruct: bool = True
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent whose replies are stored with its requests."""
+        return self.key.agent
+
+    def with_newest(self, row: EpochRow) -> StoredEpochs:
+        """The epochs after a row was stored."""
+        return self._replace(rows=[row, *(one for one in self.rows if one.name != row.name)])
+
+    async def read_parts(self, row: EpochRow) -> list[EpochPart]:
+        """The texts of an epoch, in the order in which they were said."""
+        if not row.parts:
+            return []
+        found = await self.store.read_records(self.key, PART_KIND)
+        bodies = {record.name: record.body for record in found}
+        parts = [decode_part(bodies.get(row.part_name(index), "")) for index in range(row.parts)]
+        return [part for part in parts if part is not None]
+
+
+def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | None:
+    """The record of a context, to be stored when it was sent; None if it belongs to no stored epoch."""
+    state = composed.state
+    if not state.composer:
+        return None
+    if state.base is not None:
+        base, before = state.base, state.base.parts
+        appended = composed.messages[base.length :]
+        row, parts = extend_row(base, state.additions, state.said, appended, state.turn)
+    else:
+        before = 0
+        row, parts = begin_row(
+            state.said,
+            state.head,
+            composed.messages,
+            state.shortened,
+            number=state.number,
+            tools=tools_digest(state.tools),
+            calibration=composed.calibration,
+            turn=state.turn,
+            began=state.began,
+        )
+        row = row._replace(name=_row_name(state.composer, row, state.said))
+    state.row = row = row._replace(body=encode_row(row))
+    return RecordDraft(
+        EPOCH_KIND,
+        row.name,
+        row.body,
+        keep=MAX_ROWS,
+        derived=True,
+        generation=generation,
+        refs=composed.refs,
+        expected=next((one.body for one in state.rows if one.name == row.name), ""),
+        parts=tuple((row.part_name(before + at), encode_part(part)) for at, part in enumerate(parts)),
+    )
+
+
+def _row_name(composer: str, row: EpochRow, said: Sequence[SectionText]) -> str:
+    """One row for each beginning: agents that take turns in one conversation go on from their own."""
+    stable = [text.digest for section, text in row.known.items() if not said[section].is_log]
+    head = "\0".join([*stable, row.tools])
+    return f"{composer}:{sha256(head.encode()).hexdigest()[:16]}"
+
+
+def composer_name(agent: str, sections: Sequence[str]) -> str:
+    """Who composes: an agent with these sections. Another list of sections begins anew."""
+    return sha256("\0".join([agent, *sections]).encode()).hexdigest()[:16]
+
+
+async def read_epochs(store: Store, key: Key, composer: str, *, may_instruct: bool = True) -> StoredEpochs:
+    """The epochs of a conversation that this composer has sent."""
+    found = await store.read_records(key, EPOCH_KIND)
+    rows = [decode_row(record.name, record.body) for record in reversed(found)]
+    own = [row for row in rows if row is not None and row.name.startswith(f"{composer}:")]
+    return StoredEpochs(store, key, composer, own, may_instruct)
+
+
+async def end_epochs(stored: StoredEpochs, reason: EndReason) -> bool:
+    """End the epochs of a conversation: the next request shows everything anew. False if there is none."""
+    going = [row._replace(ended=reason, parts=0) for row in stored.rows if row.ended is None]
+    drafts = [
+        RecordDraft(EPOCH_KIND, row.name, encode_row(row), derived=True, expected=row.body) for row in going
+    ]
+    await append_with_records(stored.store, stored.key, (), drafts)
+    await drop_ended(stored.store, stored.key)
+    return bool(going)
+
+
+async def drop_ended(store: Store, key: Key) -> None:
+    """Drop the texts of epochs that have ended."""
+    rows = [decode_row(record.name, record.body) for record in await store.read_records(key, EPOCH_KIND)]
+    live = tuple(f"{row.name}/{row.number}/" for row in rows if row is not None and row.ended is None)
+    found = await store.read_records(key, PART_KIND)
+    gone = [record.name for record in found if not record.name.startswith(live)]
+    if gone:
+        await store.drop_records(key, PART_KIND, gone)

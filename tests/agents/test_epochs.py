@@ -1,0 +1,239 @@
+"""Requests grow by appending: each one begins with the one before, or an epoch has ended."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from agents.epoch_talk import ACTIONS, KINDS, WHERE, Talk, Texts, check_requests, run_actions, shown
+from agents.kit import call, calls
+from hypothesis import given
+
+from autonomy_ctx import Agent, ConversationHistorySection, SummarizedHistorySection
+from autonomy_ctx.errors import ContextOverflow
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.template.epoch import EndReason
+from autonomy_ctx.template.epoch_store import EPOCH_KIND
+
+
+def sections_of(texts: Texts) -> list[Any]:
+    return [texts.rule, texts.notes, ConversationHistorySection(), texts.clock, texts.found]
+
+
+@pytest.mark.anyio
+async def test_sections_that_change_are_appended_and_the_rest_stays(tmp_path: Path) -> None:
+    texts = Texts()
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections_of, texts) as talk:
+        for hour in range(10, 16):
+            texts.clock.text, texts.found.text = f"It is {hour}:00.", f"Found: {hour}."
+            await talk.turn(f"hour {hour}", steps=hour % 3)
+            if hour == 12:
+                await talk.open()
+        check_requests(talk.sent)
+        assert not any(talk.ends())
+        last = talk.sent[-1].context
+    said = [message.text for message in last.messages]
+    assert said.count("[clock, now; replaces what it said before]\nIt is 15:00.") == 1
+    assert [text for text in said if text.startswith("Found")] == [
+        f"Found: {hour}." for hour in range(10, 16)
+    ]
+    assert last.epoch == 1
+
+
+@given(actions=ACTIONS, kind=KINDS)
+def test_each_request_begins_with_the_one_before_or_an_epoch_has_ended(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[str], kind: str
+) -> None:
+    folder = tmp_path_factory.mktemp("epochs")
+    anyio.run(run_actions, f"sqlite:///{folder}/memory.db", actions, kind)
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
+    texts = Texts()
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections_of, texts) as made:
+        yield made
+
+
+@pytest.mark.anyio
+async def test_a_stable_section_that_changes_ends_the_epoch_in_the_next_turn(talk: Talk) -> None:
+    await talk.turn("one")
+
+    def change(asked: Any) -> Any:
+        talk.texts.rule.text = "Be long."
+        return calls(call("look_up"))
+
+    talk.replies = [change]
+    await talk.turn("two")
+    await talk.turn("three")
+    assert talk.ends() == [None, None, EndReason.INSTRUCTIONS]
+    assert "Be long." in talk.sent[-1].shown
+
+
+@pytest.mark.anyio
+async def test_agents_that_take_turns_go_on_from_their_own_beginning(talk: Talk) -> None:
+    for rule in ("A", "B", "A", "B"):
+        talk.texts.rule.text = rule
+        await talk.turn(f"for {rule}")
+    first, second, third, fourth = talk.sent
+    assert talk.ends() == [EndReason.INSTRUCTIONS, None, None]
+    assert third.shown.startswith(first.shown[:-1])
+    assert fourth.shown.startswith(second.shown[:-1])
+
+
+@pytest.mark.anyio
+async def test_a_section_that_keeps_the_latest_ends_each_turn(tmp_path: Path) -> None:
+    texts = Texts()
+    texts.clock.keep = "latest"
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections_of, texts) as talk:
+        for hour in range(3):
+            texts.clock.text = f"It is {hour}:00."
+            await talk.turn(f"hour {hour}", steps=1)
+    assert talk.ends() == [None, EndReason.LATEST, None, EndReason.LATEST, None]
+    assert talk.sent[-1].shown.count("It is") == 1
+
+
+@pytest.mark.anyio
+async def test_texts_that_were_replaced_do_not_fill_the_context(talk: Talk) -> None:
+    for number in range(12):
+        talk.texts.notes.text = f"Note {number}. " + "word " * 60 * (number % 2 + 1)
+        await talk.turn(f"turn {number}")
+    ends = [reason for reason in talk.ends() if reason]
+    assert ends
+    assert set(ends) == {EndReason.SUPERSEDED_TEXT}
+    check_requests(talk.sent)
+
+
+@pytest.mark.anyio
+async def test_an_epoch_ends_by_hand(talk: Talk) -> None:
+    assert not await talk.agent.end_epoch(**WHERE)
+    await talk.turn("one")
+    talk.texts.clock.text = "It is 11:00."
+    await talk.turn("two")
+    assert await talk.agent.end_epoch(**WHERE)
+    await talk.turn("three")
+    await talk.turn("four")
+    assert talk.ends() == [None, EndReason.BY_HAND, None]
+    assert talk.sent[-1].shown.count("It is") == 1
+
+
+@pytest.mark.anyio
+async def test_a_request_that_was_too_long_ends_the_epoch(tmp_path: Path) -> None:
+    texts = Texts()
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections_of, texts) as talk:
+        for number in range(8):
+            await talk.turn(f"turn {number} " + "word " * 100)
+        talk.replies = [ContextOverflow("too long", window=None)]
+        await talk.turn("and now?")
+    assert talk.ends() == [*[None] * 7, None, EndReason.DID_NOT_FIT]
+
+
+@pytest.mark.anyio
+async def test_a_row_that_is_gone_is_not_gone_on_from_and_its_reply_is_stored(talk: Talk) -> None:
+    await talk.turn("one")
+    key = Key("shop", "ana", "trip")
+
+    def lose(asked: Any) -> str:
+        # As another process does whose request came first.
+        path = talk.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE record SET body = json_quote('{}') WHERE kind = 'epoch'")
+        return "Yes."
+
+    talk.replies = [lose]
+    await talk.turn("two")
+    texts = [entry.message.text for entry in (await talk.agent.memory.read("ana", "trip")).entries]
+    assert texts == ["one", "Yes.", "two", "Yes."]
+    [record] = await talk.agent.memory.store.read_records(key, EPOCH_KIND)
+    assert record.body == "{}"
+    await talk.turn("three")
+    assert talk.ends() == [None, EndReason.DELETION]
+
+
+@pytest.mark.anyio
+async def test_a_view_does_not_change_what_is_sent(talk: Talk) -> None:
+    for number in range(4):
+        talk.texts.clock.text = f"It is {number}:00."
+        await talk.turn(f"turn {number}")
+        agent = talk.agent
+        views = [shown(await agent.context_template.compose(agent.memory, "ana", "trip")) for _ in range(2)]
+        assert views[0] == views[1]
+        assert "replaces what it said" not in views[0]
+    assert not any(talk.ends())
+
+
+@pytest.mark.anyio
+async def test_a_context_of_another_conversation_is_refused(talk: Talk) -> None:
+    await talk.turn("one")
+    other = await talk.agent.context_template.compose(talk.agent.memory, "ana", "other")
+    with pytest.raises(ValueError, match="previous is a context of 'other' of 'ana'; give one of this"):
+        await talk.agent.context_template.compose(talk.agent.memory, "ana", "trip", previous=other)
+
+
+@pytest.mark.anyio
+async def test_with_render_each_context_is_made_anew(tmp_path: Path) -> None:
+    texts = Texts()
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections_of, texts, context="render") as talk:
+        for number in range(3):
+            texts.clock.text = f"It is {number}:00."
+            await talk.turn(f"turn {number}")
+        assert talk.sent[-1].shown.count("It is") == 1
+        assert await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), EPOCH_KIND) == []
+    with pytest.raises(ValueError, match="context is 'new'; it must be log or render"):
+        Agent("shop", context="new")  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_a_fork_begins_an_epoch_of_its_own(talk: Talk) -> None:
+    await talk.turn("one")
+    talk.texts.clock.text = "It is 11:00."
+    await talk.turn("two")
+    name = await talk.agent.fork(**WHERE)
+    before = talk.sent[-1].shown
+    await talk.agent.send("three", scope="ana", conversation=name)
+    forked = await talk.agent.explain(scope="ana", conversation=name)
+    assert (forked.epoch, forked.end_reason) == (1, EndReason.NOT_RECORDED)
+    await talk.turn("three")
+    assert talk.ends() == [None, None]
+    assert talk.sent[-1].shown.startswith(before[:-1])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_the_next_turn_shows_a_pin_or_a_fact_of_a_user_in_a_new_epoch(
+    tmp_path: Path, restarts: bool
+) -> None:
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, SummarizedHistorySection(None, floor=2, ceiling=4)]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+
+        async def turn(text: str) -> None:
+            if restarts:
+                await talk.open()
+            await talk.turn(text)
+            await talk.agent.settled()
+
+        for number in range(7):
+            await turn(f"message {number}")
+        while talk.ends()[-1] is not None:
+            await turn("one more")
+        first = (await talk.agent.read(**WHERE)).entries[0].message.id
+        seen = len(talk.sent)
+        await talk.agent.pin(first, **WHERE)
+        await talk.turn("pinned")
+        await talk.agent.unpin(first, **WHERE)
+        await talk.turn("no more")
+        await talk.agent.facts(**WHERE).add("rule", "Never by plane.")
+        await talk.turn("a rule")
+        check_requests(talk.sent)
+    pinned, unpinned, ruled = talk.sent[seen:]
+    assert {one.context.end_reason for one in (pinned, unpinned, ruled)} <= {EndReason.EDIT, EndReason.SWAP}
+    assert EndReason.EDIT in talk.ends()[-3:]
+    assert pinned.shown.count("message 0") > unpinned.shown.count("message 0")
+    assert "Never by plane." in ruled.shown
