@@ -31,6 +31,7 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
+from autonomy_ctx.inspection.changes import describe_end
 from autonomy_ctx.inspection.turn import TurnInfo, TurnReport, TurnSection, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
@@ -207,6 +208,13 @@ def _bullet(text: Text) -> Table:
     return table
 
 
+def _describe_epoch(report: TurnReport) -> str:
+    if report.end_reason is not None:
+        return describe_end(report.end_reason)
+    appended = sum(message.is_appended for message in report.messages)
+    return f"{count(appended, 'text')} of sections appended since it began"
+
+
 def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
     step = f"step {report.step} of {report.steps}, " if report.steps > 1 else ""
     yield "context", f"{report.tokens:,}", f"tokens, {step}composed in {report.milliseconds:.1f} ms"
@@ -226,6 +234,10 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         share,
         f"{report.cached_tokens:,} tokens begin as in the context before; {report.new_tokens:,} are new",
     )
+    if report.epoch is not None:
+        yield "epoch", str(report.epoch), _describe_epoch(report)
+    if report.advice is not None:
+        yield "", "", report.advice
     if report.floor is not None and report.ceiling is not None:
         yield "window", "", f"between floor {report.floor:,} and ceiling {report.ceiling:,} messages"
     yield "model", "", clean_line(report.model or "not known")

@@ -43,7 +43,7 @@ from autonomy_ctx.inspection.message import (
     read_messages,
 )
 from autonomy_ctx.inspection.report import Report
-from autonomy_ctx.inspection.turn import MAX_TURNS, inspect_turn
+from autonomy_ctx.inspection.turn import MAX_TURNS, TurnInfo, inspect_turn
 
 # How many messages there are below a conversation, and on a page of them; and how much of each text.
 NEWEST_MESSAGES, PAGE_SIZE, PAGE_CHARACTERS = 6, 20, 2_000
@@ -256,6 +256,7 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
         output.note("no turn is recorded: agents record theirs, messages that were only stored have none")
         return
     is_wide, has_costs = output.width >= NARROW, any(turn.cost for turn in report.turns)
+    has_epochs = is_wide and any(turn.epoch for turn in report.turns)
     table = make_table()
     table.expand = True
     table.add_column("turn", justify="right", style="cyan", no_wrap=True)
@@ -264,6 +265,8 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
     table.add_column("tokens", justify="right", no_wrap=True)
     if has_costs:
         table.add_column("cost", justify="right", no_wrap=True)
+    if has_epochs:
+        table.add_column("epoch", no_wrap=True)
     table.add_column("text", ratio=1, no_wrap=True, overflow="ellipsis")
     for turn in report.turns:
         table.add_row(
@@ -271,10 +274,21 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
             *([format_time(turn.at)] if is_wide else []),
             f"{turn.tokens:,}",
             *(["" if turn.cost is None else format_money(turn.cost)] if has_costs else []),
+            *([_describe_epoch(turn)] if has_epochs else []),
             Text(clean_line(turn.text)),
         )
     output.print(table)
+    if any(turn.end_reasons for turn in report.turns):
+        output.note("an epoch is a run of requests that begin alike; beside it is why the one before ended")
     output.note(f"`autonomy-ctx explain {turn_name(report.turns[-1])}` explains the newest")
+
+
+def _describe_epoch(turn: TurnInfo) -> Text:
+    """The number of a turn's epoch, and why epochs have ended in it."""
+    text = Text("" if turn.epoch is None else str(turn.epoch))
+    if turn.end_reasons:
+        text.append(f" {', '.join(turn.end_reasons)}", "yellow")
+    return text
 
 
 PARTS: dict[str, Callable[[Output, ConversationReport], None]] = {

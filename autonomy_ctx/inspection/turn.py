@@ -14,7 +14,7 @@ from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, par
 from autonomy_ctx.agents.reply import add_usage
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.inspection.changes import describe_changes
+from autonomy_ctx.inspection.changes import advise_on_end, describe_changes, describe_end
 from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
 from autonomy_ctx.memory.memory import Memory
@@ -30,6 +30,7 @@ from autonomy_ctx.template.composed import (
     SectionReport,
     decode_section,
 )
+from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int
 
 MAX_TURNS = 100
@@ -52,8 +53,8 @@ class SectionTokens(Report):
 class TurnInfo(Report):
     """A turn in a list: `position` and `text` are those of the user's message that began it.
 
-    `tokens` and `sections` are those of the last step; `usage` is the sum of all steps, None when it is not
-    known.
+    `tokens`, `sections` and `epoch` are those of the last step; `usage` is the sum of all steps, None when it
+    is not known. `end_reasons` are those of the epochs that ended in its steps.
     """
 
     id: str
@@ -64,6 +65,8 @@ class TurnInfo(Report):
     sections: tuple[SectionTokens, ...]
     usage: Usage | None
     cost: float | None
+    epoch: int | None
+    end_reasons: tuple[EndReason, ...]
     position: int | None
     text: str
 
@@ -90,12 +93,16 @@ class TurnSection(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnMessage(MessageReport):
-    """A message as the model saw it. `cached_tokens` is its part in the prefix of the context before."""
+    """A message as the model saw it. `cached_tokens` is its part in the prefix of the context before.
+
+    `is_appended` is true for a text that its section said later in the epoch: it stands where it was said.
+    """
 
     index: int
     section: str
     cached_tokens: int
     is_cached: bool
+    is_appended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +137,8 @@ class TurnReport(Report):
     """The context of a step: its messages, their origins, and what changed since the turn before.
 
     `tokens` is our own count of the messages: `cached_tokens` are in the prefix shared with the context
-    before, `new_tokens` are not. `usage` is what the provider reported.
+    before, `new_tokens` are not. `usage` is what the provider reported. `epoch` is None in records of 0.2;
+    `end_reason` says why this step does not begin with the one before, and `advice` what would cost less.
     """
 
     agent: str
@@ -142,6 +150,9 @@ class TurnReport(Report):
     step: int
     steps: int
     model: str | None
+    epoch: int | None
+    end_reason: EndReason | None
+    advice: str | None
     tokens: int
     tool_tokens: int | None
     cached_tokens: int
@@ -290,9 +301,15 @@ async def _turn_info(memory: Memory, key: Key, turn: TurnRecord) -> TurnInfo:
         sections=tuple(_section_tokens(last)),
         usage=total_usage(turn),
         cost=turn_cost(turn),
+        epoch=last.epoch,
+        end_reasons=_end_reasons(turn.steps),
         position=position,
         text=text,
     )
+
+
+def _end_reasons(steps: Sequence[StepRecord]) -> tuple[EndReason, ...]:
+    return tuple(step.end_reason for step in steps if step.end_reason is not None)
 
 
 def _section_tokens(step: StepRecord) -> Iterator[SectionTokens]:
@@ -314,12 +331,14 @@ def _report(
 ) -> TurnReport:
     turn, number, record, context = shown
     before = None if last is None else last.context
-    messages = tuple(_messages(context))
+    messages = tuple(_messages(context, record.head_length))
     cached = sum(message.cached_tokens for message in messages)
     usage, model, bounds = record.usage, record.model, record.bounds
     price = None if model is None else price_of(model)
     output = 0 if usage is None else usage.output_tokens
-    changes = [] if before is None else describe_changes(before, context)
+    changes = [describe_end(reason) for reason in _end_reasons(turn.steps[:number])]
+    if before is not None:
+        changes += describe_changes(before, context)
     if last is not None and last.record.model not in (None, model):
         changes.insert(0, f"the model changed from {last.record.model} to {model}")
     return TurnReport(
@@ -330,6 +349,9 @@ def _report(
         step=number,
         steps=len(turn.steps),
         model=model,
+        epoch=record.epoch,
+        end_reason=record.end_reason,
+        advice=advise_on_end(record.end_reason),
         tokens=context.tokens,
         tool_tokens=None if context.budget is None else context.budget.tools,
         cached_tokens=cached,
@@ -361,7 +383,7 @@ def _report(
     )
 
 
-def _messages(context: ComposedContext) -> Iterator[TurnMessage]:
+def _messages(context: ComposedContext, head_length: int | None) -> Iterator[TurnMessage]:
     """The messages of a context; those of the shared prefix are cached, of a summary after them a part is."""
     shared = context.shared
     left = 0 if shared is None else shared.tokens
@@ -376,6 +398,7 @@ def _messages(context: ComposedContext) -> Iterator[TurnMessage]:
             section=origin.section,
             cached_tokens=cached,
             is_cached=index < whole,
+            is_appended=head_length is not None and index >= head_length and not origin.position,
         )
 
 

@@ -1,5 +1,5 @@
 // The life of a conversation in one drawing: the window between floor and ceiling, summaries over the range
-// they cover, facts until they are replaced. The x axis is the position in the log.
+// they cover, facts until they are replaced, the epochs of the recorded turns. The x axis is the position in the log.
 
 import { h, icon, replace, svg } from "./dom.js";
 import { count, counted, day, moment, plain } from "./text.js";
@@ -9,6 +9,7 @@ const SEGMENT_HEIGHT = 15;
 const PAST_HEIGHT = 7;
 const FACT_STEP = 9;
 const FACT_ROWS = 9;
+const EPOCH_HEIGHT = 13;
 const LANE_GAP = 30;
 // At the right, for the names of floor and ceiling.
 const LIMIT_WIDTH = 62;
@@ -60,6 +61,7 @@ export class TimelineChart {
     y = this.drawWindow(parts, y) + LANE_GAP;
     y = this.drawSegments(parts, y);
     y = this.drawFacts(parts, y);
+    y = this.drawEpochs(parts, y);
     y = this.drawAxis(parts, y);
     this.cursor = svg("line", { class: "cursor", y1: 8, y2: y - 18, visibility: "hidden" });
     this.brush = svg("rect", { class: "brush", y: 8, height: y - 26, visibility: "hidden" });
@@ -187,6 +189,31 @@ export class TimelineChart {
     return top + rows.length * FACT_STEP + LANE_GAP - 6;
   }
 
+  /** Runs of turns whose requests begin alike; where one began, the reason why the one before ended. */
+  drawEpochs(parts, top) {
+    const { data } = this;
+    const epochs = epochsOf(this.turns).filter((epoch) => epoch.last >= data.first && epoch.first <= data.last);
+    if (!epochs.length) return top;
+    parts.push(svg("text", { class: "lane", x: 0, y: top - 8 }, "Epochs"));
+    for (const epoch of epochs) {
+      const start = Math.max(0, this.x(epoch.first - 0.5));
+      const end = Math.min(this.plot, this.x(epoch.last + 0.5));
+      const width = Math.max(2, end - start - 1.5);
+      const label = [epoch.number, ...epoch.reasons].join(" ");
+      const text = label.length * 6.4 < width ? label : String(epoch.number).length * 8 < width ? epoch.number : null;
+      parts.push(
+        svg(
+          "g",
+          { class: "epoch" },
+          svg("rect", { class: epoch.reasons.length ? "began" : "", x: start + 0.5, y: top, width, height: EPOCH_HEIGHT, rx: 3 }),
+          text !== null && svg("text", { x: start + 5, y: top + EPOCH_HEIGHT - 3 }, text),
+          svg("title", {}, describeEpoch(epoch)),
+        ),
+      );
+    }
+    return top + EPOCH_HEIGHT + LANE_GAP;
+  }
+
   drawAxis(parts, top) {
     const { data } = this;
     const y = top;
@@ -206,7 +233,7 @@ export class TimelineChart {
       parts.push(
         svg(
           "a",
-          { href: this.turnAddress(turn.id), "aria-label": `Turn at message ${turn.position}` },
+          { href: this.turnAddress(turn.id), "aria-label": `Turn at message ${turn.position}${turn.epoch === null ? "" : `, epoch ${turn.epoch}`}` },
           svg("circle", { cx: x, cy: y, r: 10, fill: "transparent" }),
           svg("circle", { class: "turn", cx: x, cy: y, r: 4 }),
         ),
@@ -303,6 +330,7 @@ export class TimelineChart {
       data.facts.some((one) => one.state !== "holds") && entry("--section-4", "fact that ended", "faint"),
       isFailing(data) && data.last >= data.head && entry("--bad", "summary fails", "triangle"),
       data.pins.length > 0 && entry("--section-6", "pin", "diamond"),
+      this.turns.some((turn) => turn.epoch !== null) && entry("--section-5", "epoch: requests that begin alike"),
       this.turns.length > 0 && entry("--accent", "recorded turn", "round"),
     );
   }
@@ -321,6 +349,27 @@ export function describeFailure(work) {
   if (work.failures) parts.push(`${newest(work.failures, "call")} of the summary model failed`);
   if (work.refusals) parts.push(`${newest(work.refusals, "answer")} of the summary model could not be used`);
   return parts.join("; ");
+}
+
+/** The turns of each epoch, one after the other; turns of 0.2 have none. */
+function epochsOf(turns) {
+  const found = [];
+  for (const turn of turns) {
+    if (turn.epoch === null || turn.position === null) continue;
+    const last = found.at(-1);
+    if (last && last.number === turn.epoch && !turn.end_reasons.length) {
+      last.last = turn.position;
+      last.turns += 1;
+    } else {
+      found.push({ number: turn.epoch, first: turn.position, last: turn.position, turns: 1, reasons: turn.end_reasons });
+    }
+  }
+  return found;
+}
+
+function describeEpoch(epoch) {
+  const ended = epoch.reasons.length ? `; the one before ended: ${epoch.reasons.join(", ")}` : "";
+  return `Epoch ${epoch.number}, ${counted(epoch.turns, "recorded turn")} from message ${count(epoch.first)} on${ended}`;
 }
 
 function describeSegment(segment) {

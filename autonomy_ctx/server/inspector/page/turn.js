@@ -106,6 +106,7 @@ function figures(report) {
     figure("Cached prefix", percent(share), `${count(report.cached_tokens)} tokens`),
     figure("New", count(report.new_tokens), "tokens"),
     usage && figure("Answer", count(usage.output_tokens), "tokens"),
+    report.epoch !== null && figure("Epoch", count(report.epoch), report.end_reason === null ? "goes on" : `began: ${report.end_reason}`),
     thinking.left_out > 0 && figure("Thinking left out", count(thinking.left_out), thinking.reasons.join("; ")),
     price !== null && figure("Cost", money(price), cost.reported === null ? "estimated" : report.steps > 1 ? "this step" : "as reported"),
   );
@@ -146,8 +147,9 @@ function contextBar(report, tints) {
 }
 
 function changes(report) {
+  const advice = report.advice && h("p", { class: "quiet" }, report.advice);
   if (report.previous === null) {
-    return h("section", { class: "card" }, h("header", {}, h("h2", {}, "What changed")), h("div", { class: "body quiet" }, "There is no record of the turn before."));
+    return h("section", { class: "card" }, h("header", {}, h("h2", {}, "What changed")), h("div", { class: "body quiet" }, "There is no record of the turn before.", advice));
   }
   return h(
     "section",
@@ -157,6 +159,7 @@ function changes(report) {
       "div",
       { class: "body" },
       report.changes.length ? h("ul", { class: "changes" }, report.changes.map((line) => h("li", { class: /^section \S+ failed/.test(line) ? "bad" : "" }, visible(capital(line))))) : h("p", { class: "quiet" }, "Nothing."),
+      advice,
     ),
   );
 }
@@ -214,6 +217,7 @@ function messageList(source, key, report, tints) {
           { class: "meta" },
           h("b", {}, roleOf(message)),
           h("span", {}, humanName(message.section)),
+          message.is_appended && h("span", { class: "tag", title: "The section said this later in the epoch" }, "appended"),
           message.is_error && h("span", { class: "tag bad" }, "error"),
           h(
             "span",
