@@ -47,6 +47,7 @@ SLOW = frozenset(
         "server/test_openai_page.py",
         "agents/test_agent.py::test_a_store_that_is_away_does_not_hide_why_a_turn_failed",
         "compaction/test_kept_facts.py::test_the_corpus_is_the_one_that_was_measured",
+        "memory/test_fact_cache.py::test_kept_facts_are_those_of_the_file_whoever_writes",
         "knowledge/test_text_knowledge.py::test_a_file_that_begins_with_many_blank_lines_is_read_at_once",
         "memory/test_window_cache.py::test_any_history_of_reads_and_writes_gives_the_windows_of_the_store",
         "replay/test_replay_page.py::test_short_and_long_conversations_are_drawn",
