@@ -218,6 +218,15 @@ def _text_of(messages: Sequence[Message]) -> str:
     return "\n\n".join(message.text for message in messages)
 
 
+def _partial_heading(name: str) -> str:
+    return f"[{name}, changed; the rest holds]"
+
+
+def is_partial(name: str, message: Message) -> bool:
+    """Tell whether a message says only which lines of a section have changed."""
+    return message.text.startswith(_partial_heading(name))
+
+
 def _change_text(name: str, before: str, now: str, count: Callable[[str], int]) -> str:
     """The text of a section after it has changed: all of it, or the lines that did."""
     if not now.strip():
@@ -231,6 +240,6 @@ def _change_text(name: str, before: str, now: str, count: Callable[[str], int]) 
         gone = [line for _, first, last, _, _ in changes for line in old[first:last]]
         if len(added) + len(gone) < len(new) / 2:
             lines = [*(f"+ {line}" for line in added), *(f"- {line}" for line in gone)]
-            return "\n".join([f"[{name}, changed; the rest holds]", *lines])
+            return "\n".join([_partial_heading(name), *lines])
     heading = f"[{name}, now; replaces what it said before]" if before.strip() else f"[{name}, now]"
     return f"{heading}\n{now}"

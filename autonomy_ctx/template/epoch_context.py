@@ -21,6 +21,7 @@ from autonomy_ctx.template.epoch import (
     HeadRun,
     SectionText,
     continue_epoch,
+    is_partial,
 )
 from autonomy_ctx.template.epoch_row import (
     EpochPart,
@@ -298,10 +299,11 @@ def _count_replies(additions: Sequence[Addition], agent: str) -> int:
 
 
 def _superseded_tokens(composed: ComposedContext) -> int:
-    """The tokens of texts that a section has replaced since."""
-    counts, total = composed.counts, 0
+    """The tokens of texts that a section has replaced since: all before the last one that it said whole."""
+    counts, messages, total = composed.counts, composed.messages, 0
     for report, text in zip(composed.sections, composed.state.said, strict=True):
         if text.says == "states" and not text.is_log and len(report.runs) > 1:
-            first, count = report.runs[-1]
-            total += report.tokens - sum(counts[first : first + count])
+            starts = [first for first, _ in report.runs]
+            whole = next((at for at in reversed(starts) if not is_partial(report.name, messages[at])), 0)
+            total += sum(sum(counts[first : first + count]) for first, count in report.runs if first < whole)
     return total

@@ -110,6 +110,20 @@ async def test_texts_that_were_replaced_do_not_fill_the_context(talk: Talk) -> N
 
 
 @pytest.mark.anyio
+async def test_lines_that_change_do_not_replace_the_rest_of_a_long_text(talk: Talk) -> None:
+    lines = [f"Order {number} was sent on day {number}." for number in range(40)]
+    for number in range(12):
+        lines[number] = f"Order {number} has arrived."
+        talk.texts.notes.text = "\n".join(lines)
+        await talk.turn(f"turn {number}")
+    assert not any(talk.ends())
+    last = [one.text for one in talk.sent[-1].context.messages if one.text.startswith("[notes")][-1]
+    assert last == (
+        "[notes, changed; the rest holds]\n+ Order 11 has arrived.\n- Order 11 was sent on day 11."
+    )
+
+
+@pytest.mark.anyio
 async def test_an_epoch_ends_by_hand(talk: Talk) -> None:
     assert not await talk.agent.end_epoch(**WHERE)
     await talk.turn("one")
