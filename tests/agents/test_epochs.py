@@ -14,11 +14,11 @@ from agents.epoch_talk import ACTIONS, KINDS, WHERE, Talk, Texts, check_requests
 from agents.kit import call, calls
 from hypothesis import given
 
-from autonomy_ctx import Agent, ConversationHistorySection, SummarizedHistorySection
+from autonomy_ctx import Agent, ConversationHistorySection, ProfileSection, SummarizedHistorySection
 from autonomy_ctx.errors import ContextOverflow
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.epoch import EndReason
-from autonomy_ctx.template.epoch_store import EPOCH_KIND
+from autonomy_ctx.template.epoch_store import EPOCH_KIND, PART_KIND
 
 
 def sections_of(texts: Texts) -> list[Any]:
@@ -121,6 +121,30 @@ async def test_lines_that_change_do_not_replace_the_rest_of_a_long_text(talk: Ta
     assert last == (
         "[notes, changed; the rest holds]\n+ Order 11 has arrived.\n- Order 11 was sent on day 11."
     )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_removed_entry_of_a_profile_is_in_no_later_request(tmp_path: Path, restarts: bool) -> None:
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, ProfileSection(), ConversationHistorySection()]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        profile = talk.agent.profile(scope="ana")
+        secret = await profile.add("preference", "prefers the night train")
+        await talk.turn("one")
+        await profile.add("preference", "likes tea")
+        await talk.turn("two")
+        assert talk.ends() == [None], "what is added is appended"
+        assert "likes tea" in talk.sent[-1].shown
+        if restarts:
+            await talk.open()
+        await talk.agent.profile(scope="ana").remove(secret.id)
+        await talk.turn("three")
+        assert talk.ends() == [None, EndReason.EDIT]
+        assert "night train" not in talk.sent[-1].shown
+        parts = await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), PART_KIND)
+        assert "night train" not in str(parts)
 
 
 @pytest.mark.anyio

@@ -192,6 +192,29 @@ def send_all_thinking(select_thinking: Function) -> Function:
     return broken
 
 
+def forget_what_was_sent(draft_epoch: Function) -> Function:
+    def broken(composed: Any, generation: int) -> None:
+        composed.state.row = composed.state.base
+
+    return broken
+
+
+def keep_removed_lines(continue_epoch: Function) -> Function:
+    def broken(before: Any, now: Any, *args: Any, **options: Any) -> Any:
+        kept = [text._replace(may_be_removed=False) for text in now]
+        return continue_epoch(before, kept, *args, **options)
+
+    return broken
+
+
+def restore_without_inserts(restore_epoch: Function) -> Function:
+    def broken(row: Any, parts: Any, *args: Any) -> Any:
+        found = restore_epoch(row, parts, *args)
+        return found._replace(additions=found.additions[:1]) if hasattr(found, "additions") else found
+
+    return broken
+
+
 # -- nothing waits, nothing grows -------------------------------------------------------------------------
 
 
@@ -492,6 +515,30 @@ BUILDS = (
             "tests/agents/test_thinking.py"
             "::test_a_stable_section_that_changes_leaves_out_the_thinking_after_it_for_good",
         ),
+    ),
+    BrokenBuild(
+        name="nothing-is-known-of-what-was-sent",
+        promise="Each request begins with the one before",
+        function="autonomy_ctx.template.epoch_store:draft_epoch",
+        replacement=forget_what_was_sent,
+        tests=(
+            "tests/agents/test_epochs.py::test_sections_that_change_are_appended_and_the_rest_stays",
+            "tests/test_engine_epochs.py::test_each_call_goes_on_from_the_call_before_also_after_a_restart",
+        ),
+    ),
+    BrokenBuild(
+        name="removed-text-stays-in-the-context",
+        promise="Each request begins with the one before",
+        function="autonomy_ctx.template.epoch:continue_epoch",
+        replacement=keep_removed_lines,
+        tests=("tests/agents/test_epochs.py::test_a_removed_entry_of_a_profile_is_in_no_later_request",),
+    ),
+    BrokenBuild(
+        name="inserts-are-lost-with-the-process",
+        promise="Each request begins with the one before",
+        function="autonomy_ctx.template.epoch_row:restore_epoch",
+        replacement=restore_without_inserts,
+        tests=("tests/agents/test_epochs.py::test_sections_that_change_are_appended_and_the_rest_stays",),
     ),
     BrokenBuild(
         name="turn-waits-for-its-summary",
