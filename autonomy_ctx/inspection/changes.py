@@ -16,7 +16,7 @@ from autonomy_ctx.template.epoch import EndReason
 
 # What has happened, by the reason why an epoch has ended.
 _ENDS = {
-    EndReason.SWAP: "another summary is shown, or other facts and pins with it",
+    EndReason.SWAP: "another summary is shown",
     EndReason.BUDGET: "the context would have been larger than its budget",
     EndReason.HARD_LIMIT: "the history had reached its hard limit",
     EndReason.DID_NOT_FIT: "the provider refused the context as too long",
@@ -25,7 +25,7 @@ _ENDS = {
     EndReason.TOOLS: "the list of tools has changed",
     EndReason.SUPERSEDED_TEXT: "more than half of the context had been replaced by later text",
     EndReason.LATEST: 'a section with keep="latest" is shown at another place',
-    EndReason.EDIT: "a line was removed that must not be shown again",
+    EndReason.EDIT: "a fact, a pin or a line of a section has changed, or must not be shown again",
     EndReason.DELETION: "a message was deleted",
     EndReason.BY_HAND: "it was ended by hand",
     EndReason.NOT_RECORDED: "the request before is not recorded",
@@ -33,7 +33,7 @@ _ENDS = {
 # What costs less, where that is the application's choice.
 _ADVICE = {
     EndReason.INSTRUCTIONS: "Give a section that changes the kind slow or volatile: then its change is "
-    "appended, and the rest is read from the cache.",
+    "appended, and the rest is read from the cache. A client should leave dates out of its instructions.",
     EndReason.LATEST: 'With keep="all", the new text is appended, and the rest is read from the cache.',
     EndReason.HISTORY_SECTION: "A summarized history only grows between two summaries; one that drops "
     "its oldest messages, or changes them, is read anew each time.",
