@@ -277,7 +277,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "replay": (1_992, 10),
     "sections": (1_891, 12),
     "server": (6_472, 33),
-    "template": (3_765, 12),
+    "template": (3_792, 12),
     "testing": (5_217, 27),
     "tools": (4_254, 18),
 }

@@ -177,6 +177,8 @@ def keep_all(content: SectionContent, reason: str = "") -> ShrunkSection:
 LAST_EXCHANGES = 2
 # The shortest that a message is cut to that may not be left out.
 MIN_KEPT_MESSAGE_TOKENS = 24
+# A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
+STEP_SHARE = 4
 
 
 class SectionShrinker:
@@ -324,10 +326,7 @@ class SectionShrinker:
         return caps
 
     def _start(self, room: int, least: int, caps: Sequence[int]) -> int:
-        """The first cut from which on the messages fit, or a user's message near it.
-
-        Not past the last exchanges, or what `least` tokens need.
-        """
+        """Where the messages that are shown start: at a step, and at a user's message if one is near."""
         content, cuts = self.content, self._cuts
         costs = [min(cost, cap) for cost, cap in zip(content.counts, caps, strict=True)]
         # What is shown when it starts at a cut gets less from cut to cut.
@@ -335,12 +334,34 @@ class SectionShrinker:
         sizes = [self._fixed_tokens(cut) + after[cut] for cut in cuts]
         first = bisect_left(sizes, -room, key=lambda size: -size)
         last = bisect_left(sizes, 1 - least, key=lambda size: -size) - 1
-        if first >= last:
-            return cuts[max(last, 0)]
-        near = range(first, min(last, max(first, self._exchanges_cut)) + 1)
-        asked = (at for at in near if content.messages[cuts[at]].role is ChatRole.USER)
-        found = next(asked, first)
-        return cuts[found if sizes[first] - sizes[found] <= room // 8 else first]
+        # A step does not go past the last exchanges while they fit.
+        last = min(last, max(first, self._exchanges_cut))
+        if first >= min(last, len(cuts) - 1):
+            return cuts[max(min(first, last), 0)]
+        if first == 0:
+            return cuts[0]
+        return cuts[self._cut_at_step(first, last, _step_size(room - self._summary_tokens))]
+
+    def _cut_at_step(self, first: int, last: int, step: int) -> int:
+        """The cut at the next step between `first` and `last`; `first` if the end is too near.
+
+        Each step has one cut, independent of the limit: the last cut before it, or a user message nearby.
+        """
+        cuts, messages = self._cuts, self.content.messages
+        before = list(accumulate(self.content.counts[self._summary_end :], initial=0))
+        spent = [before[cut - self._summary_end] for cut in cuts]
+        line = -(-spent[first] // step) * step
+        for next_line in (line, line + step):
+            if next_line > spent[-1]:
+                break
+            at = found = min(bisect_left(spent, next_line + 1) - 1, len(cuts) - 2)
+            while spent[at] > next_line - step // 2 and messages[cuts[at]].role is not ChatRole.USER:
+                at -= 1
+            if spent[at] > next_line - step // 2:
+                found = at
+            if first <= found <= last:
+                return found
+        return first
 
     def _next_fitting_start(self, start: int, room: int, least: int, costs: Sequence[int]) -> int:
         """The start, or the next cut that fits, because a message may stay longer than requested."""
@@ -402,6 +423,12 @@ def _halving_sizes(limit: int) -> Iterator[int]:
         size //= 2
     if limit >= MIN_MESSAGE_TOKENS:
         yield MIN_MESSAGE_TOKENS
+
+
+def _step_size(room: int) -> int:
+    """A power of two between an eighth and a quarter of the room."""
+    quarter = max(room // STEP_SHARE, 1)
+    return 1 << (quarter.bit_length() - 1)
 
 
 @dataclass(slots=True)
