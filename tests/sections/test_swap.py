@@ -432,7 +432,10 @@ LongCostSwapMachine.TestCase.settings = settings(
 )
 TestCostSwaps = CostSwapMachine.TestCase
 TestCostSwapsForLong = pytest.mark.nightly(LongCostSwapMachine.TestCase)
-TestNeverSwaps = NeverSwapMachine.TestCase
+
+
+class TestNeverSwaps(NeverSwapMachine.TestCase):  # type: ignore[misc,valid-type]  # made by hypothesis
+    """Any history, with summaries that are never swapped before they must be."""
 
 
 # -- beside other sections --------------------------------------------------------------------------------
