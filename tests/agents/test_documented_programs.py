@@ -322,7 +322,7 @@ def test_the_default_context_ends_with_the_instructions_of_the_tools(server: Pro
             subagents={"researcher": {"instructions": "You look things up."}},
         )
         await talk(agent, 2)
-        composed = await agent.explain(scope=SCOPE, conversation=CONVERSATION)
+        composed = await agent.context_template.compose(agent.memory, SCOPE, CONVERSATION)
         assert [section.name for section in composed.sections if section.messages] == [
             "system_instructions",
             "framework_instructions",
@@ -330,6 +330,10 @@ def test_the_default_context_ends_with_the_instructions_of_the_tools(server: Pro
             "tool_instructions",
         ]
         assert "Give cities by their English names." in composed.messages[-1].text
+        # What is sent goes on from the first request, which ended with them.
+        sent = await agent.explain(scope=SCOPE, conversation=CONVERSATION)
+        names = [origin.section for origin in sent.origins()]
+        assert names[-4:] == ["conversation_history", "tool_instructions", *["conversation_history"] * 2]
         node.stop()
 
     Node.start(main)
@@ -338,7 +342,7 @@ def test_the_default_context_ends_with_the_instructions_of_the_tools(server: Pro
     for name in ("get_current_time", "ask_user_for_input", "start_subagent", "researcher"):
         assert name in asked.system[1]
     whole = everything(asked)
-    assert whole.index("Question 2.") < whole.index("Give cities by their English names.")
+    assert whole.index("Question 1.") < whole.index("Give cities by their English names.")
 
 
 def test_a_summary_and_a_template_together_are_refused() -> None:
