@@ -191,8 +191,8 @@ _LEGAL: dict[str, set[EndReason]] = {
 }
 
 
-async def run_actions(url: str, actions: Sequence[str], kind: str) -> None:
-    """Do what happens to conversations, and check every request."""
+async def run_actions(url: str, actions: Sequence[str], kind: str) -> list[SentRequest]:
+    """Do what happens to conversations, check why epochs ended, and return all requests that count."""
 
     def sections(texts: Texts) -> list[Any]:
         profile, recall = ProfileSection(), RecallSection(max_tokens=256, across=True)
@@ -214,10 +214,10 @@ async def run_actions(url: str, actions: Sequence[str], kind: str) -> None:
             legal |= await _act(talk, other, action, number)
             if action in ("turn", "loop", "process"):
                 await _compare_with_a_restart(talk, kind)
-        check_requests(talk.sent)
         assert {reason for reason in talk.ends() if reason} <= legal
         for record in await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), EPOCH_KIND):
             assert len(record.body) <= MAX_ROW_BYTES
+        return talk.sent
 
 
 async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReason]:

@@ -50,7 +50,9 @@ def test_each_request_begins_with_the_one_before_or_an_epoch_has_ended(
     tmp_path_factory: pytest.TempPathFactory, actions: list[str], kind: str
 ) -> None:
     folder = tmp_path_factory.mktemp("epochs")
-    anyio.run(run_actions, f"sqlite:///{folder}/memory.db", actions, kind)
+    sent = anyio.run(run_actions, f"sqlite:///{folder}/memory.db", actions, kind)
+    assert sent
+    check_requests(sent)
 
 
 @pytest.fixture

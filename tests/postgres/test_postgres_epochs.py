@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from agents.epoch_talk import ACTIONS, KINDS, run_actions
+from agents.epoch_talk import ACTIONS, KINDS, check_requests, run_actions
 from hypothesis import given, settings
 from postgres_server import Databases
 
@@ -15,6 +15,8 @@ def test_each_request_begins_with_the_one_before_or_an_epoch_has_ended(
 ) -> None:
     name = databases.create()
     try:
-        anyio.run(run_actions, databases.url_of(name), actions, kind)
+        sent = anyio.run(run_actions, databases.url_of(name), actions, kind)
     finally:
         databases.drop(name)
+    assert sent
+    check_requests(sent)
