@@ -107,8 +107,8 @@ def arrange_for_cache(
 ) -> list[SectionSlice]:
     """System instructions, then stable and slow sections, then the conversation, all in their given order.
 
-    Volatile sections come right before the newest user message, so that calls and results of the same turn
-    are appended to an unchanged prefix.
+    Volatile sections come right after the newest user message: there their changes are appended in later
+    turns, and calls and results of the same turn come after them.
     """
     ranks = [_rank(section) for section in sections]
     order = sorted(range(len(sections)), key=lambda index: ranks[index])
@@ -118,10 +118,10 @@ def arrange_for_cache(
         index = pieces[at].section
         newest = newest_user_index(messages[index])
         if newest is not None:
-            end = talks[-1] + 1
-            earlier, later = SectionSlice(index, 0, newest), SectionSlice(index, newest, len(messages[index]))
-            own = pieces[:at] + ([earlier] if newest else [])
-            return [*own, *pieces[end:], later, *pieces[at + 1 : end]]
+            end, length = talks[-1] + 1, len(messages[index])
+            later = [SectionSlice(index, newest + 1, length)] if newest + 1 < length else []
+            asked = SectionSlice(index, 0, newest + 1)
+            return [*pieces[:at], asked, *pieces[end:], *later, *pieces[at + 1 : end]]
     return pieces
 
 

@@ -77,7 +77,7 @@ class ContextTemplate(AsyncResource):
     `max_tokens`, messages, tools and the reserved output never take more: sections are shortened by priority,
     or `BudgetExceeded` is raised. A fraction refers to `model.context_window`. With `arrange="cache"`,
     sections run in order, but messages are placed for a provider's cache: stable ones first, volatile ones
-    right before the newest user message.
+    right after the newest user message.
     """
 
     def __init__(

@@ -59,6 +59,13 @@ def said(role: str, text: str, **fields: Any) -> Message:
     return Message(role, text, created_at=NOON, **fields)
 
 
+async def talk_with_a_call() -> Memory:
+    memory = await talk()
+    call = said("assistant", "", tool_calls=[ToolCall("c", "look", "{}")])
+    await memory.append("ana", "trip", call, said("tool", "found", tool_call_id="c"))
+    return memory
+
+
 async def talk() -> Memory:
     memory = Memory()
     asked = [said("user", "one"), said("assistant", "two"), said("user", "three")]
@@ -77,7 +84,7 @@ def texts(composed: ComposedContext) -> list[str]:
 # -- the order ----------------------------------------------------------------------------------------
 
 
-async def test_stable_sections_come_first_and_volatile_ones_before_the_newest_user_message() -> None:
+async def test_stable_sections_come_first_and_volatile_ones_after_the_newest_user_message() -> None:
     template = arranged(
         Given("now", "volatile", "noon"),
         Given("notes", "slow", "note"),
@@ -87,7 +94,7 @@ async def test_stable_sections_come_first_and_volatile_ones_before_the_newest_us
         SystemInstructionsSection("system"),
     )
     composed = await template.compose(await talk(), "ana", "trip")
-    assert texts(composed) == ["system", "rule", "note", "one", "two", "noon", "news", "three"]
+    assert texts(composed) == ["system", "rule", "note", "one", "two", "three", "noon", "news"]
 
 
 async def test_calls_and_results_of_a_turn_are_appended_to_what_was_sent() -> None:
@@ -97,7 +104,7 @@ async def test_calls_and_results_of_a_turn_are_appended_to_what_was_sent() -> No
     call = said("assistant", "", tool_calls=[ToolCall("c", "look", "{}")])
     await memory.append("ana", "trip", call, said("tool", "found", tool_call_id="c"))
     second = await template.compose(memory, "ana", "trip", previous=first)
-    assert texts(second)[: len(first)] == texts(first) == ["one", "two", "noon", "three"]
+    assert texts(second)[: len(first)] == texts(first) == ["one", "two", "three", "noon"]
     assert second.shared is not None
     assert second.shared.messages == 4
 
@@ -114,7 +121,7 @@ async def test_the_next_turn_goes_on_and_a_section_that_changed_says_so_at_the_e
     assert second.shared.messages == len(first)
     change = "[now, now; replaces what it said before]\none o'clock"
     assert texts(second) == [*texts(first), "four", "five", change]
-    assert texts(await template.compose(memory, "ana", "trip"))[-3:] == ["four", "one o'clock", "five"]
+    assert texts(await template.compose(memory, "ana", "trip"))[-3:] == ["four", "five", "one o'clock"]
 
 
 async def test_without_a_user_message_volatile_sections_stand_last() -> None:
@@ -166,24 +173,25 @@ async def test_what_is_no_context_or_price_is_refused_by_name() -> None:
 
 async def test_a_history_in_two_pieces_is_one_section_with_exact_origins() -> None:
     template = arranged(Given("now", "volatile", "noon", "dry"), ConversationHistorySection())
-    memory = await talk()
-    composed = await template.compose(memory, "ana", "trip")
+    composed = await template.compose(await talk_with_a_call(), "ana", "trip")
     report = composed.section("conversation_history")
     assert report is not None
-    assert (report.start, report.messages, report.runs) == (0, 3, ((0, 2), (4, 1)))
-    assert report.indexes == [0, 1, 4]
+    assert (report.start, report.messages, report.runs) == (0, 5, ((0, 3), (5, 2)))
+    assert report.indexes == [0, 1, 2, 5, 6]
     assert [(origin.section, origin.position) for origin in composed.origins()] == [
         ("conversation_history", 1),
         ("conversation_history", 2),
-        ("now", None),
-        ("now", None),
         ("conversation_history", 3),
+        ("now", None),
+        ("now", None),
+        ("conversation_history", 4),
+        ("conversation_history", 5),
     ]
     assert sum(section.tokens for section in composed.sections) == composed.tokens
 
 
 async def test_a_recorded_context_in_two_pieces_comes_back() -> None:
-    memory = await talk()
+    memory = await talk_with_a_call()
     composed = await arranged(Given("now", "volatile", "noon"), ConversationHistorySection()).compose(
         memory, "ana", "trip"
     )
@@ -240,7 +248,7 @@ async def test_every_message_has_one_origin_whatever_the_history(
             assert message.id == stored[origin.position].id
 
 
-async def test_a_budget_shrinks_a_history_in_two_pieces() -> None:
+async def test_a_budget_shrinks_a_history_before_volatile_sections() -> None:
     memory = Memory()
     await memory.append("ana", "trip", *[said("user", f"{number} " + "word " * 40) for number in range(9)])
     needed = Given("now", "volatile", "noon")
@@ -249,8 +257,8 @@ async def test_a_budget_shrinks_a_history_in_two_pieces() -> None:
     composed = await template.compose(memory, "ana", "trip")
     assert composed.tokens <= 200
     assert composed.omitted
-    assert [origin.section for origin in composed.origins()][-2:] == ["now", "conversation_history"]
-    assert composed.origins()[-1].position == 9
+    assert [origin.section for origin in composed.origins()][-2:] == ["conversation_history", "now"]
+    assert composed.origins()[-2].position == 9
 
 
 # -- warnings -------------------------------------------------------------------------------------------
@@ -327,8 +335,8 @@ async def test_a_cache_is_cut_before_what_is_volatile_and_not_after_it_at_the_en
     memory = await talk()
     placed = [Given("now", "volatile", "noon"), SystemInstructionsSection("s"), ConversationHistorySection()]
     composed = await arranged(*placed).compose(memory, "ana", "trip")
-    assert texts(composed) == ["s", "one", "two", "noon", "three"]
-    assert composed.breakpoints == (0, 2, 4)
+    assert texts(composed) == ["s", "one", "two", "three", "noon"]
+    assert composed.breakpoints == (0, 3)
     last = ContextTemplate([ConversationHistorySection(), Given("now", "volatile", "noon")])
     assert (await last.compose(memory, "ana", "trip")).breakpoints == (2,)
 
@@ -370,13 +378,13 @@ async def test_breakpoints_land_on_the_right_blocks_of_providers() -> None:
     asked = RequestOptions(breakpoints=composed.breakpoints)
     body = AnthropicFormat().request("claude-x", composed.messages, asked).body
     assert [block["text"] for block in body["system"] if "cache_control" in block] == ["s"]
-    assert _marked(body["messages"]) == ["two", "three"]
+    assert _marked(body["messages"]) == ["three"]
     body = BedrockFormat().request("nova-x", composed.messages, asked).body
     point = {"cachePoint": {"type": "default"}}
     assert body["system"] == [{"text": "s"}, point]
     blocks = [block for turn in body["messages"] for block in turn["content"]]
-    assert blocks[1:3] == [{"text": "two"}, point]
-    assert blocks[-2:] == [{"text": "three"}, point]
+    assert blocks[2:4] == [{"text": "three"}, point]
+    assert blocks.count(point) == 1
 
 
 # -- what a turn costs ----------------------------------------------------------------------------------
