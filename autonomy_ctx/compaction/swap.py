@@ -102,16 +102,16 @@ def _older_view(
 def _can_wait(last: DisplayedSummary, facts: Sequence[Fact]) -> bool:
     """Tell whether the older summary can stay with its facts: the window shows what has changed them.
 
-    A digest only stands in: it is not kept for the sake of money. Another list of facts has the whole
-    window after it read uncached: the older summary would save nothing. What a user wrote or removed is
-    shown at once.
+    A digest only stands in: it is not kept for the sake of money. A list of facts without one of them has
+    the whole window after it read uncached: the older summary would save nothing. What a user wrote is
+    appended.
     """
     if any(segment.provisional for segment in last.segments):
         return False
     known, covered = {fact.id for fact in last.facts}, last.covered
     new = [fact for fact in facts if fact.id not in known]
     return len(facts) - len(new) == len(known) and all(
-        fact.position > covered and fact.source != "user" for fact in new
+        fact.position > covered or fact.source == "user" for fact in new
     )
 
 

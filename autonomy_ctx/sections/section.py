@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView
@@ -65,6 +65,21 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
     )
 
 
+class EpochBeginning(NamedTuple):
+    """The facts and pins at the beginning of an epoch: the number of the newest fact, and positions."""
+
+    newest_fact: int
+    pins: tuple[int, ...]
+
+
+class AddedText(NamedTuple):
+    """A fact or a pinned message that was added since an epoch began; its name and position, if any."""
+
+    name: str
+    message: Message
+    position: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """A section's messages, with the log position of each that has one."""
@@ -82,6 +97,10 @@ class Contribution:
     note: str | None = None
     # The messages of other conversations that these quote: deleting one deletes the record of the context.
     refs: Sequence[MessageRef] = ()
+    # What was added since the epoch began, which is appended; and all of it as it is shown at a beginning.
+    added: Sequence[AddedText] = ()
+    anew: Contribution | None = None
+    beginning: EpochBeginning | None = None
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):
@@ -118,6 +137,8 @@ class Composition:
     is_in_turn: bool = False
     # The position up to which the summary of the context before stands for messages; None if it is not known.
     covered: int | None = None
+    # The facts and pins that the epoch of the context before began with.
+    beginning: EpochBeginning | None = None
     # The messages that were quoted in earlier contexts which this one goes on from.
     quoted: Sequence[MessageRef] = ()
     # The log positions that sections have shown so far, one sequence for each section.

@@ -208,7 +208,17 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         view = await bounder.bound(chosen)
         role = self.config.summary_role
         found = await show_history(
-            memory, store_key, known, chosen, view, settings, role=role, count=count, newest=turn
+            memory,
+            store_key,
+            known,
+            chosen,
+            view,
+            settings,
+            role=role,
+            count=count,
+            newest=turn,
+            current=snapshot.state,
+            beginning=composition.beginning,
         )
         self._note_shown(known, snapshot, view)
         if len(view.window) < len(chosen.entries):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
@@ -18,17 +20,26 @@ from autonomy_ctx.compaction.view import (
     summary_message,
     window_budget,
 )
-from autonomy_ctx.language.fact import Fact, RenderedFacts
+from autonomy_ctx.language.fact import Fact, RenderedFacts, active_facts, fact_line, fact_number
 from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, SummaryState
 from autonomy_ctx.messages.clamp import clamp_message
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import SummaryRole
 from autonomy_ctx.messages.tokens import TokenCounter
-from autonomy_ctx.sections.section import Contribution, Omission, pin_omission
+from autonomy_ctx.sections.section import (
+    AddedText,
+    Contribution,
+    EpochBeginning,
+    Omission,
+    data_message,
+    pin_omission,
+)
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+# Before a fact that a user wrote since the epoch began: the others stand in the summary message.
+ADDED_FACT_HEADING = "[What holds now, too]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +61,14 @@ async def show_history(
     role: SummaryRole,
     count: CountMessage,
     newest: int,
+    current: SummaryState,
+    beginning: EpochBeginning | None = None,
 ) -> HistoryContribution:
-    """Pins, the summary message, the user message at `newest` if it is older, and the window."""
+    """Pins, the summary message, the user message at `newest` if it is older, and the window.
+
+    `current` is the newest summary, whose facts of users are shown at once. With `beginning`, facts and pins
+    that were added later stand behind what was sent.
+    """
     counter, key = memory.token_counter, store_key.key
     # Without the calibration, which changes with every report: the same pins and facts are shown.
     plain = TokenCounter(counter.text_counter)
@@ -67,28 +84,69 @@ async def show_history(
     shorten = partial(_shorten_entry, counter)
     fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)
     # What was learned of a message that is in view needs no line of its own.
-    facts = _render_facts(known, facts_until(snapshot.state.facts, last_hidden), settings, plain)
-    messages: list[Message] = [entry.message for entry in pins.entries]
-    positions: list[int | None] = [entry.position for entry in pins.entries]
-    if view.segments or view.missing or facts.text:
-        created = window[0].message.created_at if window else _EPOCH
-        messages.append(
-            summary_message(view.segments, view.missing, created, role, facts.text, settings.zone)
-        )
-        positions.append(None)
-    return HistoryContribution(
-        [*messages, *(entry.message for entry in fit)],
-        [*positions, *(entry.position for entry in fit)],
-        (
-            *_omissions(view.missing, window, fit),
-            *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
-            *_fact_omissions(facts),
-        ),
-        store_key=store_key,
-        generation=snapshot.head.generation,
-        floor=settings.limits.floor,
-        note=settings.note,
+    facts = facts_until(_with_facts_of_users(snapshot.state.facts, current.facts), last_hidden)
+    made_of = EpochBeginning(
+        max((fact_number(fact.id) or 0 for fact in current.facts), default=0),
+        tuple(entry.position for entry in pins.entries),
     )
+
+    def show(
+        facts: tuple[Fact, ...], own_pins: Sequence[Entry], added: Sequence[AddedText] = (), **more: Any
+    ) -> HistoryContribution:
+        rendered = _render_facts(known, facts, settings, plain)
+        messages: list[Message] = [entry.message for entry in own_pins]
+        positions: list[int | None] = [entry.position for entry in own_pins]
+        if view.segments or view.missing or rendered.text:
+            created = window[0].message.created_at if window else _EPOCH
+            messages.append(
+                summary_message(view.segments, view.missing, created, role, rendered.text, settings.zone)
+            )
+            positions.append(None)
+        return HistoryContribution(
+            [*messages, *(entry.message for entry in fit)],
+            [*positions, *(entry.position for entry in fit)],
+            (
+                *_omissions(view.missing, window, fit),
+                *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
+                *_fact_omissions(rendered),
+            ),
+            store_key=store_key,
+            generation=snapshot.head.generation,
+            floor=settings.limits.floor,
+            note=settings.note,
+            added=added,
+            beginning=made_of,
+            **more,
+        )
+
+    anew = partial(show, facts, pins.entries)
+    if beginning is None or (beginning.newest_fact >= made_of.newest_fact and beginning.pins == made_of.pins):
+        return anew()
+    first = tuple(fact for fact in facts if not _is_added(fact, beginning.newest_fact))
+    first_pins = [entry for entry in pins.entries if entry.position in beginning.pins]
+    later_pins = [entry for entry in pins.entries if entry.position not in beginning.pins]
+    added = [
+        *(AddedText(f"pin {entry.position}", entry.message, entry.position) for entry in later_pins),
+        *(_added_fact(fact) for fact in active_facts(facts) if _is_added(fact, beginning.newest_fact)),
+    ]
+    return show(first, first_pins, added, anew=anew()) if added else anew()
+
+
+def _with_facts_of_users(facts: tuple[Fact, ...], current: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    """The facts of an older summary, with those that users have written since."""
+    if facts is current:
+        return facts
+    known = {fact.id for fact in facts}
+    return (*facts, *(fact for fact in current if fact.source == "user" and fact.id not in known))
+
+
+def _is_added(fact: Fact, newest: int) -> bool:
+    """True for a fact that a user wrote after the one with a number."""
+    return fact.source == "user" and (fact_number(fact.id) or 0) > newest
+
+
+def _added_fact(fact: Fact) -> AddedText:
+    return AddedText(f"fact {fact.id}", data_message(f"{ADDED_FACT_HEADING}\n{fact_line(fact)}"))
 
 
 def _render_facts(

@@ -19,7 +19,7 @@ from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent
 from autonomy_ctx.messages.summary import Summary, visible_fields
-from autonomy_ctx.sections.section import Says, SectionKind
+from autonomy_ctx.sections.section import AddedText, Says, SectionKind
 
 # A line before or after a quoted text, as `wrap_untrusted` writes it.
 _FRAME = re.compile(r"</?\S+ [0-9a-f]{16}>")
@@ -63,6 +63,8 @@ class SectionText(NamedTuple):
     may_be_removed: bool = False
     # The messages of other conversations that it quotes.
     refs: tuple[MessageRef, ...] = ()
+    # What was added to its log in this epoch that is no message of it.
+    added: tuple[AddedText, ...] = ()
 
     @property
     def is_log(self) -> bool:
@@ -93,6 +95,14 @@ class Addition(NamedTuple):
     section: int
     messages: tuple[Message, ...]
     positions: tuple[int | None, ...]
+    # Of texts that stand beside a log: their names.
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of_texts(cls, section: int, texts: Sequence[AddedText]) -> Addition:
+        """The addition of facts and pins."""
+        names, messages, positions = zip(*texts, strict=True)
+        return cls(section, messages, positions, names)
 
 
 class HeadRun(NamedTuple):
@@ -147,9 +157,15 @@ def continue_epoch(
             addition = _continue_section(index, old, new, write_change)
             if isinstance(addition, EndReason):
                 return addition
-            said.append(new)
+            known = {one.name for one in old.added}
+            fresh = tuple(one for one in new.added if one.name not in known)
+            if len(new.added) - len(fresh) < len(known):
+                return EndReason.EDIT
+            said.append(new._replace(added=old.added + fresh))
             if addition is not None:
                 (log if new.is_log else inserts).append(addition)
+            if fresh:
+                inserts.append(Addition.of_texts(index, fresh))
     return Continuation([*log, *inserts], tuple(said))
 
 

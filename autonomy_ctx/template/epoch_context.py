@@ -71,6 +71,7 @@ def _text_of_section(options: SectionOptions, result: SectionResult) -> SectionT
         is_latest=options.keep == "latest",
         may_be_removed=options.may_be_removed,
         refs=tuple(found.refs),
+        added=tuple(found.added),
     )
 
 
@@ -128,7 +129,7 @@ def restore_context(
     measure = replace(sections.measure, factor=row.calibration)
     messages, counts = list[Message](), list[int]()
     added = [_GrowingSection(_empty_report(index, text, parts)) for index, text in enumerate(said)]
-    for section, own, positions in found.head:
+    for section, own, positions, _ in found.head:
         own = tuple(found.shortened.get(len(messages) + at, one) for at, one in enumerate(own))
         added[section].add(own, positions, measure, messages, counts)
     head = ComposedContext(
@@ -139,7 +140,13 @@ def restore_context(
         sections=[one.report_again(result) for one, result in zip(added, sections.results, strict=True)],
         calibration=row.calibration,
         state=EpochState(
-            number=row.number, said=found.said, turn=row.turn, began=row.began, tools=tuple(tools), row=row
+            number=row.number,
+            said=found.said,
+            turn=row.turn,
+            began=row.began,
+            beginning=row.beginning,
+            tools=tuple(tools),
+            row=row,
         ),
     )
     sent = _append(head, Continuation(found.additions, found.said), sections, params)
@@ -196,7 +203,7 @@ def _append(
     measure = replace(sections.measure, factor=base.calibration)
     messages, counts = base.messages, base.counts
     added = [_GrowingSection(report) for report in base.sections]
-    for section, own, positions in found.additions:
+    for section, own, positions, _ in found.additions:
         most = sections.options[section].max_tokens
         if most is not None and not any(positions):
             own = tuple(measure.clamp(one, most, "") for one in own)
@@ -218,6 +225,7 @@ def _append(
             said=found.said,
             turn=params.composition.turn_position,
             began=base.state.began,
+            beginning=base.state.beginning,
             tools=base.state.tools,
             additions=tuple(found.additions),
             base=base.state.row,
@@ -278,7 +286,7 @@ class _GrowingSection:
 
     def _left_out(self, found: Contribution) -> list[Omission]:
         """Messages of the log that a budget left out when the epoch began, if its report is not known."""
-        if found.positions is None or len(found.positions) <= len(self.positions):
+        if found.positions is None:
             return []
         shown = set(self.positions)
         gone = [(at, one) for at, one in enumerate(found.positions) if one is not None and one not in shown]
@@ -292,7 +300,7 @@ def _count_replies(additions: Sequence[Addition], agent: str) -> int:
     """The number of replies of an agent among messages of the log."""
     return sum(
         message.role is ChatRole.ASSISTANT and message.agent in (agent, None, "")
-        for _, messages, positions in additions
+        for _, messages, positions, _ in additions
         for message, position in zip(messages, positions, strict=True)
         if position is not None
     )

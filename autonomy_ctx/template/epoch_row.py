@@ -19,6 +19,7 @@ from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields
+from autonomy_ctx.sections.section import EpochBeginning
 from autonomy_ctx.template.epoch import (
     Addition,
     ChangeWriter,
@@ -34,13 +35,15 @@ _AT_HEAD = _NO_SECTION = -1
 
 
 class EpochPart(NamedTuple):
-    """A text that a section said at an index of the context; or `taken` messages of its log."""
+    """A text that a section said at an index of the context; or `taken` messages of its log, or `names`."""
 
     at: int
     section: int
     messages: tuple[Message, ...] = ()
     taken: int = 0
     refs: tuple[MessageRef, ...] = ()
+    # Of facts and pins beside its log: their names; their texts are found again.
+    names: tuple[str, ...] = ()
 
 
 class KnownText(NamedTuple):
@@ -69,6 +72,7 @@ class EpochRow(NamedTuple):
     # The position up to which a summary stands for messages.
     covered: int
     parts: int
+    beginning: EpochBeginning | None = None
     # A reason to end, which was given before the next request.
     ended: EndReason | None = None
     # The name and the body of the record.
@@ -91,6 +95,7 @@ class EpochState:
     # The position of the user message that it answers, and the newest one that the epoch began with.
     turn: int | None = None
     began: int = 0
+    beginning: EpochBeginning | None = None
     tools: tuple[Any, ...] = ()
     # Of the first context of an epoch: where its messages come from, and those that no section returned.
     head: tuple[HeadRun, ...] = ()
@@ -125,6 +130,7 @@ def encode_row(row: EpochRow) -> str:
         "began": row.began,
         "covered": row.covered,
         "parts": row.parts,
+        "beginning": row.beginning,
         "ended": row.ended,
     }
     return _write_json(form)
@@ -136,6 +142,9 @@ def decode_row(name: str, body: str) -> EpochRow | None:
         form = json.loads(body)
         form["head"] = tuple(HeadRun(*one) for one in form["head"])
         form["ended"] = EndReason(form["ended"]) if form["ended"] else None
+        beginning = form.get("beginning")
+        if beginning:
+            form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]))
         form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
         return EpochRow(**form, name=name, body=body)
     except (KeyError, TypeError, ValueError):
@@ -146,15 +155,16 @@ def encode_part(part: EpochPart) -> str:
     """The body of a part's record."""
     messages = [wire.to_dict(message) for message in part.messages]
     refs = [(one.conversation, one.position, one.agent) for one in part.refs]
-    return _write_json([part.at, part.section, messages, part.taken, refs])
+    return _write_json([part.at, part.section, messages, part.taken, refs, part.names])
 
 
 def decode_part(body: str) -> EpochPart | None:
     """A part from its record; None for one that another version has written."""
     try:
-        at, section, messages, taken, refs = json.loads(body)
+        at, section, messages, taken, refs, *names = json.loads(body)
         quoted = tuple(MessageRef(*one) for one in refs)
-        return EpochPart(at, section, tuple(map(wire.from_dict, messages)), taken, quoted)
+        said = tuple(map(wire.from_dict, messages))
+        return EpochPart(at, section, said, taken, quoted, tuple(names[0]) if names else ())
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -219,7 +229,9 @@ def extend_row(
     shown = [_write_json(visible_fields(message)) for message in appended]
     for addition in additions:
         section, count = addition.section, len(addition.messages)
-        if section in known:
+        if addition.names:
+            parts.append(EpochPart(at, section, names=addition.names))
+        elif section in known:
             first, before, digest = known[section]
             own = shown[at - row.length : at - row.length + count]
             known[section] = KnownText(first, before + count, reduce(_chain, own, digest))
@@ -250,7 +262,7 @@ def restore_epoch(
     """Find what was sent from what sections say now; or the reason why an epoch cannot go on."""
     if len(parts) != row.parts:
         return EndReason.NOT_RECORDED
-    said = [text._replace(messages=(), positions=()) for text in now]
+    said = [text._replace(messages=(), positions=(), added=()) for text in now]
     final = list(said)
     for section, known in row.known.items():
         text = now[section]
@@ -258,8 +270,8 @@ def restore_epoch(
             not text.is_log and len(text.messages) != known.total
         ):
             return _log_end(row, text) if text.is_log else EndReason.INSTRUCTIONS
-        said[section] = text.first(known.first)
-        final[section] = text.first(known.total)
+        said[section] = text.first(known.first)._replace(added=())
+        final[section] = text.first(known.total)._replace(added=())
     shortened: dict[int, Message] = {}
     for part in parts:
         if part.section == _NO_SECTION:
@@ -289,6 +301,15 @@ def restore_epoch(
             at += part.taken
             continue
         old = final[part.section]
+        if part.names:
+            texts = {one.name: one for one in now[part.section].added}
+            found = tuple(texts[name] for name in part.names if name in texts)
+            if len(found) < len(part.names):
+                return EndReason.EDIT
+            final[part.section] = old._replace(added=old.added + found)
+            additions.append(Addition.of_texts(part.section, found))
+            at += len(found)
+            continue
         if old.says == "adds":
             final[part.section] = old.saying(old.messages + part.messages)
             additions.append(Addition(part.section, part.messages, (None,) * len(part.messages)))

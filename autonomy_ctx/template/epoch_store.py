@@ -83,6 +83,7 @@ def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | Non
             calibration=composed.calibration,
             turn=state.turn,
             began=state.began,
+            beginning=state.beginning,
         )
         row = row._replace(name=_row_name(state.composer, row, state.said))
     state.row = row = row._replace(body=encode_row(row))

@@ -164,6 +164,11 @@ class SectionResult(NamedTuple):
     problem: str | None = None
     enabled: bool = True
 
+    def as_beginning(self) -> SectionResult:
+        """The result as an epoch begins with it, with nothing that is only appended."""
+        anew = self.contribution.anew
+        return self if anew is None else self._replace(contribution=anew)
+
 
 async def run_sections(
     section_options: Sequence[SectionOptions],

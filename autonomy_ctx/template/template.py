@@ -21,7 +21,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
-from autonomy_ctx.sections.section import ComposeParams, Contribution
+from autonomy_ctx.sections.section import ComposeParams, Contribution, EpochBeginning
 from autonomy_ctx.template.budget import (
     FittedSection,
     Measure,
@@ -239,6 +239,7 @@ class ContextTemplate(AsyncResource):
             max_tokens=None if budget is None else budget.limit,
             is_in_turn=turn is not None and turn == sent_turn,
             covered=stored.rows[0].covered if stored is not None and stored.rows else None,
+            beginning=_beginning_before(previous, stored),
             quoted=previous.refs if previous is not None else (),
         )
         section_options = self.section_options
@@ -257,7 +258,8 @@ class ContextTemplate(AsyncResource):
             )
             for index, result in zip(added, again, strict=True):
                 results[index] = result
-            said = sections.said()
+        results[:] = [result.as_beginning() for result in results]
+        said = sections.said()
         contents = [
             await _count_content(options, result.contribution, measure)
             for options, result in zip(section_options, results, strict=True)
@@ -289,6 +291,9 @@ class ContextTemplate(AsyncResource):
                 said=said,
                 turn=turn,
                 began=max((at for one in reports for at in one.positions if at is not None), default=0),
+                beginning=next(
+                    (one.contribution.beginning for one in results if one.contribution.beginning), None
+                ),
                 tools=tuple(tools),
                 head=head,
                 shortened=shortened,
@@ -412,6 +417,13 @@ async def _go_on(
     if reason is None and any(text.is_log and _has_replies(text.messages) for text in said):
         return EndReason.NOT_RECORDED
     return reason
+
+
+def _beginning_before(previous: ComposedContext | None, stored: StoredEpochs | None) -> EpochBeginning | None:
+    """The facts and pins that the context before began with."""
+    if stored is None:
+        return None if previous is None else previous.state.beginning
+    return stored.rows[0].beginning if stored.rows else None
 
 
 def _has_replies(messages: Sequence[Message]) -> bool:

@@ -179,14 +179,14 @@ ACTIONS = st.lists(
     min_size=4,
     max_size=14,
 )
-_SUMMARY_ENDS = {EndReason.SWAP, EndReason.HARD_LIMIT, EndReason.EDIT}
+_SUMMARY_ENDS = {EndReason.SWAP, EndReason.HARD_LIMIT}
 _LEGAL: dict[str, set[EndReason]] = {
     "plain": set(),
     "cache": set(),
     "last": {EndReason.HISTORY_SECTION},
     "summary": _SUMMARY_ENDS,
     "cost": _SUMMARY_ENDS,
-    "hard": _SUMMARY_ENDS | {EndReason.HISTORY_SECTION},
+    "hard": _SUMMARY_ENDS | {EndReason.HISTORY_SECTION, EndReason.EDIT},
     "budget": {EndReason.BUDGET},
 }
 
@@ -262,11 +262,13 @@ async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReas
             if entries:
                 change = talk.agent.pin if action == "pin" else talk.agent.unpin
                 await change(entries[0].message.id, **WHERE)
+            return {EndReason.EDIT} if action == "unpin" else set()
         case "fact":
             await talk.agent.facts(**WHERE).add("rule", f"Rule {number}.")
         case "no fact":
             for fact in (await talk.agent.facts(**WHERE))[:1]:
                 await talk.agent.facts(**WHERE).remove(fact.id)
+            return {EndReason.EDIT}
         case "profile":
             await talk.agent.profile(scope="ana").add("preference", f"prefers {number}")
         case "no profile":

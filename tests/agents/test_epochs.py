@@ -245,11 +245,11 @@ async def test_a_fork_begins_an_epoch_of_its_own(talk: Talk) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_the_next_turn_shows_a_pin_or_a_fact_of_a_user_in_a_new_epoch(
+async def test_a_pin_or_a_fact_of_a_user_is_appended_and_ends_the_epoch_when_it_is_gone(
     tmp_path: Path, restarts: bool
 ) -> None:
     def sections(texts: Texts) -> list[Any]:
-        return [texts.rule, SummarizedHistorySection(None, floor=2, ceiling=4)]
+        return [texts.rule, SummarizedHistorySection(None, floor=2, ceiling=14)]
 
     async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
 
@@ -259,21 +259,29 @@ async def test_the_next_turn_shows_a_pin_or_a_fact_of_a_user_in_a_new_epoch(
             await talk.turn(text)
             await talk.agent.settled()
 
-        for number in range(7):
-            await turn(f"message {number}")
-        while talk.ends()[-1] is not None:
-            await turn("one more")
-        first = (await talk.agent.read(**WHERE)).entries[0].message.id
-        seen = len(talk.sent)
-        await talk.agent.pin(first, **WHERE)
-        await talk.turn("pinned")
+        while EndReason.SWAP not in talk.ends():
+            await turn(f"message {len(talk.sent)}")
+        agent, seen = talk.agent, len(talk.sent)
+        first, second = [one.message.id for one in (await agent.read(**WHERE)).entries][:3:2]
+        await agent.pin(first, **WHERE)
+        await turn("pinned")
+        fact = await talk.agent.facts(**WHERE).add("rule", "Never by plane.")
+        await turn("a rule")
+        await talk.agent.pin(second, **WHERE)
+        await turn("pinned, too")
         await talk.agent.unpin(first, **WHERE)
-        await talk.turn("no more")
-        await talk.agent.facts(**WHERE).add("rule", "Never by plane.")
-        await talk.turn("a rule")
+        await turn("unpinned")
+        await talk.agent.facts(**WHERE).remove(fact.id)
+        await turn("no rule")
         check_requests(talk.sent)
-    pinned, unpinned, ruled = talk.sent[seen:]
-    assert {one.context.end_reason for one in (pinned, unpinned, ruled)} <= {EndReason.EDIT, EndReason.SWAP}
-    assert EndReason.EDIT in talk.ends()[-3:]
-    assert pinned.shown.count("message 0") > unpinned.shown.count("message 0")
-    assert "Never by plane." in ruled.shown
+    pinned, ruled, pinned_too, unpinned, no_rule = talk.sent[seen:]
+    gone = EndReason.EDIT
+    assert [one.context.end_reason for one in talk.sent[seen:]] == [None, None, None, gone, gone]
+    assert "[Pinned message 1, said on" in pinned.context.messages[-1].text
+    assert ruled.context.messages[-1].text == f"[What holds now, too]\n{fact.id} rule: Never by plane."
+    assert pinned_too.context.origins()[-1].position == 3
+    # At the beginning of an epoch they stand where they belong.
+    assert [one.text.count("Never by plane.") for one in unpinned.context.messages][:4] == [0, 0, 1, 0]
+    assert "message 1" in unpinned.context.messages[1].text
+    assert "Pinned message 1," not in unpinned.shown
+    assert "Never by plane." not in no_rule.shown
