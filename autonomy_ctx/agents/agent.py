@@ -70,7 +70,7 @@ from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tool
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.epoch import EndReason
-from autonomy_ctx.template.epoch_store import end_epochs
+from autonomy_ctx.template.epoch_store import drop_last_turn, end_epochs, fork_log
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.tracing import turn_span
@@ -513,8 +513,8 @@ class Agent(AsyncResource):
 
     async def drop_last_turn(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
         """Delete the user's newest message and all after it, after its turn has ended. Returns how many."""
-        async with self._edit_log(self._key(scope, conversation)):
-            return await self.memory.drop_last_turn(scope, conversation)
+        async with self._edit_log(key := self._key(scope, conversation)):
+            return await drop_last_turn(self.memory, key)
 
     async def fork(
         self,
@@ -528,8 +528,8 @@ class Agent(AsyncResource):
 
         The fork does not have the queue, pool, mail and sub-agents of the conversation.
         """
-        async with self._turn_queue.turn(self._key(scope, conversation)):
-            return await self.memory.fork(scope, conversation, at=at, name=name)
+        async with self._turn_queue.turn(key := self._key(scope, conversation)):
+            return await fork_log(self.memory, key, at, name)
 
     async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
         """Delete a conversation with all derived data, including that of its sub-agents."""

@@ -22,6 +22,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import visible_fields
+from autonomy_ctx.template.epoch_store import fork_log
 
 BRANCH_RECORD = "branch"
 START_RECORD = "history_start"
@@ -226,7 +227,7 @@ class Branches:
         if (await self.memory.head(fork.scope, fork.conversation)).count:
             return
         try:
-            await self.memory.fork(branch.scope, branch.conversation, at=position, name=fork.conversation)
+            await fork_log(self.memory, branch, position, fork.conversation)
         except InvalidFork:
             # Another process has just made it, or its messages were deleted: then it is not used again.
             if not (await self.memory.head(fork.scope, fork.conversation)).count:

@@ -126,6 +126,7 @@ def restore_context(
     found = restore_epoch(row, parts, said, sections.change_writer)
     if isinstance(found, EndReason):
         return found
+    row = found.row
     measure = replace(sections.measure, factor=row.calibration)
     messages, counts = list[Message](), list[int]()
     added = [_GrowingSection(_empty_report(index, text, parts)) for index, text in enumerate(said)]

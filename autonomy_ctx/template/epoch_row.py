@@ -32,6 +32,10 @@ from autonomy_ctx.template.epoch import (
 _write_json = json.JSONEncoder(separators=(",", ":")).encode
 # Where a part stands that is said at the beginning, and whose part a shortened message is.
 _AT_HEAD = _NO_SECTION = -1
+# The hash of a text of which a part was dropped.
+UNKNOWN = ""
+# How many of the last turns can be dropped, one after the other, before an epoch ends.
+MAX_MARKS = 8
 
 
 class EpochPart(NamedTuple):
@@ -54,6 +58,14 @@ class KnownText(NamedTuple):
     digest: str
 
 
+class TurnMark(NamedTuple):
+    """The last answered request of an earlier turn: its user message, its length and its hash."""
+
+    turn: int
+    length: int
+    digest: str
+
+
 class EpochRow(NamedTuple):
     """One epoch as it is stored, up to the newest request that was answered."""
 
@@ -73,6 +85,8 @@ class EpochRow(NamedTuple):
     covered: int
     parts: int
     beginning: EpochBeginning | None = None
+    # Of the turns before, the newest last: what is left if the ones after them are dropped.
+    marks: tuple[TurnMark, ...] = ()
     # A reason to end, which was given before the next request.
     ended: EndReason | None = None
     # The name and the body of the record.
@@ -131,6 +145,7 @@ def encode_row(row: EpochRow) -> str:
         "covered": row.covered,
         "parts": row.parts,
         "beginning": row.beginning,
+        "marks": row.marks,
         "ended": row.ended,
     }
     return _write_json(form)
@@ -145,6 +160,7 @@ def decode_row(name: str, body: str) -> EpochRow | None:
         beginning = form.get("beginning")
         if beginning:
             form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]))
+        form["marks"] = tuple(TurnMark(*one) for one in form.get("marks", ()))
         form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
         return EpochRow(**form, name=name, body=body)
     except (KeyError, TypeError, ValueError):
@@ -243,13 +259,47 @@ def extend_row(
             parts.append(EpochPart(at, section, messages, refs=text.refs))
         at += count
     digest = reduce(_chain, shown, row.digest)
-    made = row._replace(length=at, digest=digest, known=known, turn=turn, parts=row.parts + len(parts))
+    marks = row.marks
+    if row.turn not in (None, turn):
+        marks = (*marks, TurnMark(row.turn, row.length, row.digest))[-MAX_MARKS:]
+    count = row.parts + len(parts)
+    made = row._replace(length=at, digest=digest, known=known, turn=turn, parts=count, marks=marks)
     return made, parts
+
+
+def shorten_row(
+    row: EpochRow, parts: Sequence[EpochPart], cut: int, *, is_turn_end: bool
+) -> tuple[EpochRow, list[EpochPart]] | None:
+    """The row and the parts that are left of an epoch when a log ends before position `cut`.
+
+    They describe the last request of the newest turn before that; None if the epoch has no such turn. The cut
+    may be inside a turn, which is then left out.
+    """
+    if row.turn is None or row.ended is not None:
+        return None
+    marks = [*row.marks, TurnMark(row.turn, row.length, row.digest)]
+    kept = [mark for mark in marks if mark.turn < cut]
+    if kept and not is_turn_end:
+        kept.pop()
+    if not kept:
+        return None
+    turn, length, digest = kept.pop()
+    left = [part for part in parts if part.at < length]
+    # How much of a log that has grown is left is found when it is read, and checked by the hash of all.
+    known = {
+        section: text if text.total == text.first or length == row.length else text._replace(digest=UNKNOWN)
+        for section, text in row.known.items()
+    }
+    made = row._replace(
+        turn=turn, length=length, digest=digest, known=known, parts=len(left), marks=tuple(kept)
+    )
+    return made._replace(body=encode_row(made)), left
 
 
 class RestoredEpoch(NamedTuple):
     """The beginning of a context that was sent, what was appended to it, and what each section has said."""
 
+    row: EpochRow
     head: list[Addition]
     shortened: Mapping[int, Message]
     additions: list[Addition]
@@ -262,6 +312,7 @@ def restore_epoch(
     """Find what was sent from what sections say now; or the reason why an epoch cannot go on."""
     if len(parts) != row.parts:
         return EndReason.NOT_RECORDED
+    row = row._replace(known=_fill_known(row, parts, now))
     said = [text._replace(messages=(), positions=(), added=()) for text in now]
     final = list(said)
     for section, known in row.known.items():
@@ -319,7 +370,30 @@ def restore_epoch(
         at += len(additions[-1].messages)
     if filler is not None:
         take(filler, row.length - at)
-    return RestoredEpoch(head, shortened, additions, tuple(final))
+    return RestoredEpoch(row, head, shortened, additions, tuple(final))
+
+
+def _fill_known(
+    row: EpochRow, parts: Sequence[EpochPart], now: Sequence[SectionText]
+) -> Mapping[int, KnownText]:
+    """The texts of sections in a row; after it was shortened, found again from what is left of them."""
+    if all(text.digest != UNKNOWN for text in row.known.values()):
+        return row.known
+    filler, known = _filler(row, now), dict(row.known)
+    length = sum(run.length for run in row.head)
+    others = 0
+    taken: dict[int, int] = {}
+    for part in parts:
+        if part.at >= length and part.section != _NO_SECTION:
+            said = len(part.messages) if now[part.section].says == "adds" else 1
+            others += part.taken or len(part.names) or said
+            taken[part.section] = taken.get(part.section, 0) + part.taken
+    for section, text in row.known.items():
+        if text.digest == UNKNOWN:
+            grown = row.length - length - others if section == filler else taken.get(section, 0)
+            total = text.first + grown
+            known[section] = KnownText(text.first, total, extend_digest("", now[section].messages[:total]))
+    return known
 
 
 def _log_end(row: EpochRow, text: SectionText) -> EndReason:

@@ -12,7 +12,9 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
-from autonomy_ctx.memory.store import Key, Store
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key, Record, Store, make_key
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import EndReason, SectionText
 from autonomy_ctx.template.epoch_row import (
@@ -24,6 +26,7 @@ from autonomy_ctx.template.epoch_row import (
     encode_part,
     encode_row,
     extend_row,
+    shorten_row,
     tools_digest,
 )
 
@@ -54,12 +57,13 @@ class StoredEpochs(NamedTuple):
 
     async def read_parts(self, row: EpochRow) -> list[EpochPart]:
         """The texts of an epoch, in the order in which they were said."""
-        if not row.parts:
-            return []
-        found = await self.store.read_records(self.key, PART_KIND)
-        bodies = {record.name: record.body for record in found}
-        parts = [decode_part(bodies.get(row.part_name(index), "")) for index in range(row.parts)]
-        return [part for part in parts if part is not None]
+        return _parts_of(row, await self.store.read_records(self.key, PART_KIND)) if row.parts else []
+
+
+def _parts_of(row: EpochRow, records: Sequence[Record]) -> list[EpochPart]:
+    bodies = {record.name: record.body for record in records}
+    parts = [decode_part(bodies.get(row.part_name(index), "")) for index in range(row.parts)]
+    return [part for part in parts if part is not None]
 
 
 def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | None:
@@ -118,6 +122,68 @@ async def read_epochs(store: Store, key: Key, composer: str, *, may_instruct: bo
     rows = [decode_row(record.name, record.body) for record in reversed(found)]
     own = [row for row in rows if row is not None and row.name.startswith(f"{composer}:")]
     return StoredEpochs(store, key, composer, own, may_instruct)
+
+
+async def drop_last_turn(memory: Memory, key: Key) -> int:
+    """Delete the user's newest message and all after it; epochs go on from the turns before.
+
+    All records of epochs are deleted with the messages. Those that are left are put again.
+    """
+    epochs = await _read_all(memory.store, key)
+    deleted = await memory.drop_last_turn(key.scope, key.conversation)
+    if deleted:
+        _, left = await memory.read(key.scope, key.conversation, limit=1)
+        cut = left[-1].position + 1 if left else 1
+        await _put_shortened(memory.store, key, epochs, cut, is_turn_end=True)
+    return deleted
+
+
+async def fork_log(memory: Memory, key: Key, at: int | None, name: str | None) -> str:
+    """Fork a conversation; its epochs go on in the fork, as far as their turns are in it."""
+    epochs = await _read_all(memory.store, key)
+    made = await memory.fork(key.scope, key.conversation, at=at, name=name)
+    last = (await memory.head(key.scope, made)).position
+    _, after = await memory.read(key.scope, key.conversation, after=last, before=last + 2)
+    is_turn_end = all(entry.message.role is ChatRole.USER for entry in after)
+    target = make_key(key.agent, key.scope, made)
+    await _put_shortened(memory.store, target, epochs, last + 1, is_turn_end=is_turn_end)
+    return made
+
+
+async def _read_all(store: Store, key: Key) -> list[tuple[EpochRow, list[EpochPart]]]:
+    """The epochs of all who compose contexts of a conversation."""
+    records, texts = [await store.read_records(key, kind) for kind in (EPOCH_KIND, PART_KIND)]
+    rows = [decode_row(record.name, record.body) for record in records]
+    return [(row, _parts_of(row, texts)) for row in rows if row is not None]
+
+
+async def _put_shortened(
+    store: Store,
+    key: Key,
+    epochs: Sequence[tuple[EpochRow, Sequence[EpochPart]]],
+    cut: int,
+    *,
+    is_turn_end: bool,
+) -> None:
+    """Store what is left of epochs in a conversation that has none."""
+    found = [shorten_row(row, parts, cut, is_turn_end=is_turn_end) for row, parts in epochs]
+    left = [one for one in found if one is not None]
+    if left:
+        generation = (await store.head(key)).generation
+        drafts = [
+            RecordDraft(
+                EPOCH_KIND,
+                row.name,
+                row.body,
+                derived=True,
+                generation=generation,
+                refs=tuple(dict.fromkeys(ref for part in parts for ref in part.refs)),
+                expected="",
+                parts=tuple((row.part_name(at), encode_part(part)) for at, part in enumerate(parts)),
+            )
+            for row, parts in left
+        ]
+        await append_with_records(store, key, (), drafts)
 
 
 async def end_epochs(stored: StoredEpochs, reason: EndReason) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import given
 from autonomy_ctx import Agent, ConversationHistorySection, ProfileSection, SummarizedHistorySection
 from autonomy_ctx.errors import ContextOverflow
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_store import EPOCH_KIND, PART_KIND
 
@@ -228,19 +229,89 @@ async def test_with_render_each_context_is_made_anew(tmp_path: Path) -> None:
         Agent("shop", context="new")  # type: ignore[arg-type]
 
 
+async def ask_fork(talk: Talk, name: str) -> ComposedContext:
+    await talk.agent.send("three", scope="ana", conversation=name)
+    return await talk.agent.explain(scope="ana", conversation=name)
+
+
 @pytest.mark.anyio
-async def test_a_fork_begins_an_epoch_of_its_own(talk: Talk) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_fork_goes_on_from_the_turns_that_it_has(talk: Talk, restarts: bool) -> None:
+    ends = []
+    for hour in (10, 11, 12):
+        talk.texts.clock.text = f"It is {hour}:00."
+        await talk.turn(f"hour {hour}", steps=hour - 10)
+        ends.append((await talk.agent.memory.head("ana", "trip")).position)
+    last_of_turn = [talk.sent[at].shown for at in (0, 2, 5)]
+    forks = [await talk.agent.fork(at=at, **WHERE) for at in (None, ends[1], ends[0] + 1, ends[0], 1)]
+    if restarts:
+        await talk.open()
+    newest, second, asked, first, none = [await ask_fork(talk, name) for name in forks]
+    assert shown(newest).startswith(last_of_turn[2][:-1])
+    assert shown(second).startswith(last_of_turn[1][:-1])
+    assert shown(asked).startswith(last_of_turn[0][:-1])
+    assert shown(first).startswith(last_of_turn[0][:-1])
+    assert {one.end_reason for one in (newest, second, asked, first)} == {None}
+    assert "It is 11:00." not in shown(first)
+    # Of this one no turn was answered.
+    assert (none.epoch, none.end_reason) == (1, None)
+    # A call was answered to a request that is in no fork.
+    cut = await ask_fork(talk, await talk.agent.fork(at=ends[1] - 1, **WHERE))
+    assert cut.end_reason is EndReason.NOT_RECORDED
+    await talk.turn("four")
+    assert not any(talk.ends())
+    check_requests(talk.sent)
+
+
+@pytest.mark.anyio
+async def test_a_fork_keeps_what_its_parent_said_until_both_have_ended(talk: Talk) -> None:
     await talk.turn("one")
     talk.texts.clock.text = "It is 11:00."
     await talk.turn("two")
     name = await talk.agent.fork(**WHERE)
-    before = talk.sent[-1].shown
-    await talk.agent.send("three", scope="ana", conversation=name)
-    forked = await talk.agent.explain(scope="ana", conversation=name)
-    assert (forked.epoch, forked.end_reason) == (1, EndReason.NOT_RECORDED)
-    await talk.turn("three")
-    assert talk.ends() == [None, None]
-    assert talk.sent[-1].shown.startswith(before[:-1])
+    assert await talk.agent.end_epoch(**WHERE)
+    await talk.turn("anew")
+    await talk.open()
+    forked = await ask_fork(talk, name)
+    assert "[clock, now; replaces what it said before]\nIt is 11:00." in [one.text for one in forked.messages]
+    assert forked.end_reason is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_dropping_the_last_turn_shortens_the_epoch(talk: Talk, restarts: bool) -> None:
+    for hour in range(10, 14):
+        talk.texts.clock.text = f"It is {hour}:00."
+        await talk.turn(f"hour {hour}", steps=hour % 2)
+    for _ in range(2):
+        await talk.agent.drop_last_turn(**WHERE)
+        stored = talk.agent.memory.store
+        texts = [one.body for one in await stored.read_records(Key("shop", "ana", "trip"), PART_KIND)]
+        assert not any("13:00" in text for text in texts)
+        if restarts:
+            await talk.open()
+    talk.sent[:] = talk.sent[:3]
+    talk.texts.clock.text = "It is 14:00."
+    await talk.turn("again")
+    assert not any(talk.ends())
+    check_requests(talk.sent)
+    assert talk.sent[-1].context.epoch == 1
+    for _ in range(3):
+        await talk.agent.drop_last_turn(**WHERE)
+    await talk.turn("from the beginning")
+    assert "hour 10" not in talk.sent[-1].shown
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_failed_is_dropped_without_an_end(talk: Talk) -> None:
+    await talk.turn("one")
+    talk.replies = [RuntimeError("away")]
+    with pytest.raises(RuntimeError, match="away"):
+        await talk.turn("two")
+    await talk.agent.drop_last_turn(**WHERE)
+    await talk.turn("two, again")
+    assert talk.ends() == [None]
+    check_requests(talk.sent)
 
 
 @pytest.mark.anyio
