@@ -84,3 +84,22 @@ async def test_a_context_that_may_not_be_sent_is_not_gone_on_from(tmp_path: Path
         third = await engine.compose(TRIP, said(3))
     assert sent(third)[: len(sent(first))] == sent(first)
     assert "It is 11" not in str(sent(third))
+
+
+@pytest.mark.parametrize("edits", [False, True])
+async def test_a_client_that_asks_again_goes_on_from_the_turns_before(tmp_path: Path, edits: bool) -> None:
+    clock, contexts = Clock(), list[FrameworkContext]()
+    for turn in range(4):
+        async with engine_on(tmp_path, clock) as engine:
+            clock.hour = 10 + turn
+            contexts.append(await engine.compose(TRIP, said(2 * turn + 1), instructions=rules("Be kind.")))
+    # The answer before was not good: the same question again, or another one in its place.
+    history = said(5)
+    if edits:
+        history[-1] = SourcedMessage(Message("user", "another question"))
+    async with engine_on(tmp_path, clock) as engine:
+        again = await engine.compose(TRIP, history, instructions=rules("Be kind."))
+    before = sent(contexts[1])
+    assert again.composed.end_reason is None
+    assert sent(again)[: len(before)] == before
+    assert again.composed.epoch == 1

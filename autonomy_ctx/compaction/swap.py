@@ -60,6 +60,19 @@ def choose_snapshot(
     return older
 
 
+def summary_until(snapshot: ConversationSnapshot, covered: int, now: float) -> DisplayedSummary | None:
+    """The summary that was shown when it ended at a position; None if it cannot be told from the newest."""
+    state = snapshot.state
+    segments = tuple(segment for segment in state.segments if segment.last <= covered)
+    if covered != (segments[-1].last if segments else 0):
+        return None
+    facts = tuple(fact for fact in state.facts if fact.position <= covered or fact.source == "user")
+    shown = DisplayedSummary(snapshot.head.generation, segments, now, facts)
+    # It waits for the next one: whether it was the right moment was asked when this one was new.
+    shown.newest_segments = state.segments
+    return shown
+
+
 def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
     """Ask the policy whether to show the newest summary; one that fails costs some tokens, not the turn."""
     try:

@@ -32,7 +32,7 @@ from autonomy_ctx.compaction.snapshot import (
     read_snapshot,
 )
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swap import choose_snapshot
+from autonomy_ctx.compaction.swap import choose_snapshot, summary_until
 from autonomy_ctx.compaction.swap_policy import eager
 from autonomy_ctx.compaction.view import (
     summary_tokens,
@@ -182,8 +182,13 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if known.displayed is not None and sent not in (None, known.displayed.covered):
             # Another process has sent a context since: what was shown here is not what goes on.
             known.displayed = None
-        since = known.displayed.covered if waits and known.displayed is not None else None
+        since = None
+        if waits:
+            since = composition.covered if known.displayed is None else known.displayed.covered
         snapshot = await read_snapshot(memory, key, limits, known, self._metrics, since)
+        if known.displayed is None and since is not None:
+            # Sent by another process, or by this one before it was restarted.
+            known.displayed = summary_until(snapshot, since, self._clock())
         params["conversation_message_count"] = snapshot.head.count
         # The summary that is shown may be older than the one that is stored.
         chosen = snapshot

@@ -304,8 +304,8 @@ async def _compare_with_a_restart(talk: Talk, kind: str) -> None:
     warm = await talk.agent.preview(**WHERE)
     await talk.open()
     cold = await talk.agent.preview(**WHERE)
-    if before != await talk.agent.summary(**WHERE) or (kind == "cost" and cold.end_reason is EndReason.SWAP):
-        # One was written meanwhile; or the older one, which waits for a good moment, is known only there.
+    if before != await talk.agent.summary(**WHERE) or (kind == "cost" and warm.end_reason is EndReason.SWAP):
+        # One was written meanwhile; or a summary that waited is shown now, for what waiting has cost.
         return
     assert shown(warm) == shown(cold)
     assert (warm.counts, warm.end_reason, warm.omitted) == (cold.counts, cold.end_reason, cold.omitted)
