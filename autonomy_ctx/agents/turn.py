@@ -529,9 +529,9 @@ class TurnRunner:
         _, scope, conversation = self._key
         name = self._environment.name
         stamped = [one if one.agent == name else replace(one, agent=name) for one in messages]
-        epoch = None if self.previous is None else draft_epoch(self.previous, self._generation)
-        steps = await self._draft_steps() if ends else None
-        records = [one for one in (epoch, steps) if one is not None]
+        records = [] if self.previous is None else draft_epoch(self.previous, self._generation)
+        if ends and (steps := await self._draft_steps()) is not None:
+            records.append(steps)
         ends = ends and self._lease is not None
         if self._lease is not None and ends:
             self._lease.stop_renewal()

@@ -22,6 +22,10 @@ from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.models.catalog import Price
 
 logger = logging.getLogger("autonomy_ctx.compaction")
+# Less replaced text than this is not worth a new beginning, which leaves out thinking.
+MIN_SUPERSEDED = 0.05
+# A question and its answer.
+MESSAGES_OF_TURN = 2
 
 
 def choose_snapshot(
@@ -71,6 +75,28 @@ def summary_until(snapshot: ConversationSnapshot, covered: int, now: float) -> D
     # It waits for the next one: whether it was the right moment was asked when this one was new.
     shown.newest_segments = state.segments
     return shown
+
+
+def superseded_share(
+    settings: CompactionSettings, entries: Sequence[Entry], count: CountMessage, idle_seconds: float
+) -> float:
+    """The share of a context that later text may have replaced, until it is cheaper to show all anew.
+
+    Replaced text is read from the cache by each request up to the next summary. Beginning anew writes the
+    rest to the cache once more; that costs nothing if the cache is cold.
+    """
+    price, limits = settings.price, settings.limits
+    if idle_seconds >= settings.cache_seconds:
+        return MIN_SUPERSEDED
+    if not entries:
+        return 1.0
+    left = float(limits.ceiling - len(entries))
+    if limits.ceiling_tokens is not None:
+        tokens = sum(count(entry.message) for entry in entries)
+        left = min(left, (limits.ceiling_tokens - tokens) / max(tokens / len(entries), 1))
+    read = max(left / MESSAGES_OF_TURN, 1) * price.cached_input
+    write = max(price.cache_write - price.cached_input, 0.0)
+    return max(write / (write + read), MIN_SUPERSEDED) if read else 1.0
 
 
 def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:

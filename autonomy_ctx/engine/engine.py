@@ -457,11 +457,10 @@ class ContextEngine(AsyncResource):
         bounds = window_bounds(self.template.sections)
         turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds, usage=usage))
         turn.generation = generation
-        drafts = (
-            draft_epoch(composed, generation),
-            await self._records.make_draft(turn.name, generation, turn.steps),
-        )
-        records = [draft for draft in drafts if draft is not None]
+        records = draft_epoch(composed, generation)
+        steps = await self._records.make_draft(turn.name, generation, turn.steps)
+        if steps is not None:
+            records.append(steps)
         await append_with_records(self.memory.store, turn.branch, (), records)
         if composed.end_reason is not None:
             await drop_ended(self.memory.store, turn.branch)

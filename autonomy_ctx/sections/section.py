@@ -101,6 +101,8 @@ class Contribution:
     added: Sequence[AddedText] = ()
     anew: Contribution | None = None
     beginning: EpochBeginning | None = None
+    # The share of the context that later text may have replaced before all is shown anew.
+    max_superseded: float = 1.0
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):

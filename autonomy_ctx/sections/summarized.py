@@ -32,7 +32,7 @@ from autonomy_ctx.compaction.snapshot import (
     read_snapshot,
 )
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swap import choose_snapshot, summary_until
+from autonomy_ctx.compaction.swap import choose_snapshot, summary_until, superseded_share
 from autonomy_ctx.compaction.swap_policy import eager
 from autonomy_ctx.compaction.view import (
     summary_tokens,
@@ -190,6 +190,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             # Sent by another process, or by this one before it was restarted.
             known.displayed = summary_until(snapshot, since, self._clock())
         params["conversation_message_count"] = snapshot.head.count
+        idle = 0.0 if known.displayed is None else self._clock() - known.displayed.shown_at
         # The summary that is shown may be older than the one that is stored.
         chosen = snapshot
         if waits:
@@ -224,6 +225,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             newest=turn,
             current=snapshot.state,
             beginning=composition.beginning,
+            max_superseded=(
+                superseded_share(settings, chosen.entries, count, idle) if self.config.auto else 1.0
+            ),
         )
         self._note_shown(known, snapshot, view)
         if len(view.window) < len(chosen.entries):

@@ -63,6 +63,7 @@ async def show_history(
     newest: int,
     current: SummaryState,
     beginning: EpochBeginning | None = None,
+    max_superseded: float = 1.0,
 ) -> HistoryContribution:
     """Pins, the summary message, the user message at `newest` if it is older, and the window.
 
@@ -116,6 +117,7 @@ async def show_history(
             note=settings.note,
             added=added,
             beginning=made_of,
+            max_superseded=max_superseded,
             **more,
         )
 

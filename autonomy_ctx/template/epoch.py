@@ -26,8 +26,6 @@ _FRAME = re.compile(r"</?\S+ [0-9a-f]{16}>")
 _LOG_ROLES = (ChatRole.ASSISTANT, ChatRole.TOOL)
 # A longer text of which less than half has changed says only what has.
 MIN_DIFF_TOKENS = 200
-# When more of a context than this has been replaced by later text, it is composed anew.
-MAX_SUPERSEDED = 0.5
 
 
 class EndReason(StrEnum):

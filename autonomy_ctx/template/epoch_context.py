@@ -105,7 +105,8 @@ def continue_context(
         if made.tokens * factor > budget.limit:
             return EndReason.BUDGET
         made.budget = replace(budget, used=budget.tools + made.tokens)
-    if not is_in_turn and _superseded_tokens(made) > MAX_SUPERSEDED * made.tokens:
+    most = min([MAX_SUPERSEDED, *(one.contribution.max_superseded for one in sections.results)])
+    if not is_in_turn and _superseded_tokens(made) > most * made.tokens:
         return EndReason.SUPERSEDED_TEXT
     return made
 

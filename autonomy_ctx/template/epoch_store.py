@@ -32,6 +32,7 @@ from autonomy_ctx.template.epoch_row import (
 
 EPOCH_KIND = "epoch"
 PART_KIND = "epoch_part"
+NUMBER_KIND = "epoch_number"
 # Agents that hand a conversation to each other have a row each.
 MAX_ROWS = 4
 
@@ -55,6 +56,11 @@ class StoredEpochs(NamedTuple):
         """The epochs after a row was stored."""
         return self._replace(rows=[row, *(one for one in self.rows if one.name != row.name)])
 
+    async def read_last_number(self) -> int:
+        """The number of the newest epoch, also if its row is gone; 0 if there was none."""
+        found = await self.store.read_records(self.key, NUMBER_KIND, name=self.composer)
+        return int(found[-1].body) if found else 0
+
     async def read_parts(self, row: EpochRow) -> list[EpochPart]:
         """The texts of an epoch, in the order in which they were said."""
         return _parts_of(row, await self.store.read_records(self.key, PART_KIND)) if row.parts else []
@@ -66,11 +72,11 @@ def _parts_of(row: EpochRow, records: Sequence[Record]) -> list[EpochPart]:
     return [part for part in parts if part is not None]
 
 
-def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | None:
-    """The record of a context, to be stored when it was sent; None if it belongs to no stored epoch."""
-    state = composed.state
+def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]:
+    """The records of a context, to be stored when it was sent; none if it belongs to no stored epoch."""
+    state, drafts = composed.state, list[RecordDraft]()
     if not state.composer:
-        return None
+        return drafts
     if state.base is not None:
         base, before = state.base, state.base.parts
         appended = composed.messages[base.length :]
@@ -90,8 +96,10 @@ def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | Non
             beginning=state.beginning,
         )
         row = row._replace(name=_row_name(state.composer, row, state.said))
+        # It outlives the row, so that a number is not used again.
+        drafts.append(RecordDraft(NUMBER_KIND, state.composer, str(row.number), generation=generation))
     state.row = row = row._replace(body=encode_row(row))
-    return RecordDraft(
+    draft = RecordDraft(
         EPOCH_KIND,
         row.name,
         row.body,
@@ -102,6 +110,7 @@ def draft_epoch(composed: ComposedContext, generation: int) -> RecordDraft | Non
         expected=next((one.body for one in state.rows if one.name == row.name), ""),
         parts=tuple((row.part_name(before + at), encode_part(part)) for at, part in enumerate(parts)),
     )
+    return [draft, *drafts]
 
 
 def _row_name(composer: str, row: EpochRow, said: Sequence[SectionText]) -> str:

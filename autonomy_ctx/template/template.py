@@ -271,6 +271,10 @@ class ContextTemplate(AsyncResource):
         head, shortened = head_runs(slices, shown)
         reports = _make_reports(section_options, results, shown, slices)
         numbers = [row.number for row in stored.rows] if stored is not None else []
+        if stored is not None and found is not None and not numbers:
+            numbers = [await stored.read_last_number()]
+            # There was a row, and only deleting what it refers to drops it.
+            found = EndReason.DELETION if numbers[0] else found
         if previous is not None:
             numbers.append(previous.epoch)
         composed = ComposedContext(

@@ -152,9 +152,7 @@ def check_requests(sent: Sequence[SentRequest]) -> None:
             )
             assert context.epoch == before.context.epoch
         else:
-            # A deletion may take the row with the highest number.
-            may_be_gone = context.end_reason in (*_GONE, EndReason.INSTRUCTIONS)
-            assert may_be_gone or context.epoch > before.context.epoch
+            assert context.epoch > before.context.epoch
         assert len(context.origins()) == len(context.messages)
 
 

@@ -20,6 +20,7 @@ from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_store import EPOCH_KIND, PART_KIND
+from autonomy_ctx.testing import ScriptedModel
 
 
 def sections_of(texts: Texts) -> list[Any]:
@@ -356,3 +357,41 @@ async def test_a_pin_or_a_fact_of_a_user_is_appended_and_ends_the_epoch_when_it_
     assert "message 1" in unpinned.context.messages[1].text
     assert "Pinned message 1," not in unpinned.shown
     assert "Never by plane." not in no_rule.shown
+
+
+@pytest.mark.anyio
+async def test_numbers_go_on_after_a_deletion_also_in_another_process(talk: Talk) -> None:
+    await talk.turn("one")
+    await talk.turn("two")
+    oldest = (await talk.agent.read(**WHERE)).entries[0].message.id
+    await talk.agent.delete_message(oldest, **WHERE)
+    await talk.open()
+    await talk.turn("three")
+    assert [(one.context.epoch, one.context.end_reason) for one in talk.sent] == [
+        (1, None),
+        (1, None),
+        (2, EndReason.DELETION),
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seconds", [0, 4000])
+async def test_auto_drops_replaced_text_when_the_cache_is_cold(tmp_path: Path, seconds: int) -> None:
+    clock = [0.0]
+
+    def sections(texts: Texts) -> list[Any]:
+        history = SummarizedHistorySection(
+            ScriptedModel(context_window=100_000), auto=True, clock=lambda: clock[0]
+        )
+        return [texts.rule, texts.notes, history]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        await talk.turn("begin " + "word " * 400)
+        for number in range(3):
+            clock[0] += seconds
+            talk.texts.notes.text = f"Note {number}. " + "word " * 60
+            await talk.turn(f"turn {number}")
+        check_requests(talk.sent)
+    # The first note is too short to be worth a new beginning.
+    end = EndReason.SUPERSEDED_TEXT if seconds else None
+    assert talk.ends() == [None, end, end]

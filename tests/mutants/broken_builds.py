@@ -193,8 +193,9 @@ def send_all_thinking(select_thinking: Function) -> Function:
 
 
 def forget_what_was_sent(draft_epoch: Function) -> Function:
-    def broken(composed: Any, generation: int) -> None:
+    def broken(composed: Any, generation: int) -> list[Any]:
         composed.state.row = composed.state.base
+        return []
 
     return broken
 
