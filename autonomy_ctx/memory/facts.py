@@ -120,6 +120,11 @@ class FactIndex:
         self._of_users.discard(number)
 
 
+def replaces_fact_of_user(changes: Iterable[FactChange]) -> bool:
+    """Tell whether a user has replaced a fact or told its end: then nothing may quote it any more."""
+    return any(change.source == "user" and change.target is not None for change in changes)
+
+
 class EndedFact(NamedTuple):
     """A row of a fact, and the number of the row that ended it; None while it holds."""
 

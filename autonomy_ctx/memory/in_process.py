@@ -13,7 +13,7 @@ from autonomy_ctx.errors import ConflictingMessage, NotPinned, StoreClosed, Turn
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
 from autonomy_ctx.memory.encoding import make_pin, same_content
-from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
+from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost, replaces_fact_of_user
 from autonomy_ctx.memory.forks import fork_position
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
@@ -268,6 +268,8 @@ class InProcessStore:
         if generation not in (None, log.head.generation):
             return []
         found = log.facts.write(changes, segment=NO_SEGMENT)
+        if replaces_fact_of_user(changes):
+            self._delete_quoting(key, set())
         log.revise()
         return found
 
@@ -276,6 +278,7 @@ class InProcessStore:
         log = self._conversations.get(key)
         if log is None or not log.facts.remove(number):
             return False
+        self._delete_quoting(key, set())
         log.revise()
         return True
 
@@ -329,11 +332,19 @@ class InProcessStore:
         self._check_open()
         check_put(kind, records, keep)
         log = self._conversations.get(key) or ConversationLog(key)
-        quoted = [(ref.key(key), ref.position) for ref in refs]
-        if generation not in (None, log.head.generation) or not all(self._is_there(*one) for one in quoted):
+        if generation not in (None, log.head.generation) or not all(
+            self._is_there(ref.key(key), ref) for ref in refs
+        ):
             return []
         self._conversations[key] = log
+        quoted = [(ref.key(key), ref.position) for ref in refs]
         return log.records.put(kind, records, keep, derived, self._clock(), quoted)
+
+    async def end_quotes(self, key: Key) -> None:
+        self._check_open()
+        log = self._conversations.setdefault(key, ConversationLog(key))
+        self._delete_quoting(key, set())
+        log.revise(new_generation=True)
 
     async def read_records(
         self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
@@ -542,9 +553,14 @@ class InProcessStore:
             if conversation in (None, key.conversation):
                 yield key, log
 
-    def _is_there(self, key: Key, position: int | None) -> bool:
+    def _is_there(self, key: Key, ref: MessageRef) -> bool:
         log = self._conversations.get(key)
-        return log is not None and (position is None or log.has(position))
+        if log is None and ref.generation == 0:
+            # Nothing is in it yet; it must be there to be quoted.
+            log = self._conversations[key] = ConversationLog(key)
+        if log is None or ref.generation not in (None, log.head.generation):
+            return False
+        return ref.position is None or log.has(ref.position)
 
     def _delete_quoting(self, quoted: Key, positions: set[int] | None) -> None:
         """Delete the records of the scope that quote messages which are gone."""

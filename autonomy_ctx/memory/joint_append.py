@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeGuard
+from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.store import Draft, Key, MessageRef, Record, Store, TurnToken, check_put
@@ -32,6 +32,8 @@ class RecordDraft(NamedTuple):
     expected: str | None = None
     # Names and bodies of records of the kind `parts_kind`, which are put if this one is.
     parts: tuple[tuple[str, str], ...] = ()
+    # Whether the conversation has another generation then, and records that quote it as a whole are deleted.
+    ends_quotes: bool = False
 
     @property
     def parts_kind(self) -> str:
@@ -52,6 +54,14 @@ class JointAppend(Protocol):
         ends: bool = False,
     ) -> list[int]:
         """As `append`; each record is put too, if its generation and what it expects are those of now."""
+
+
+@runtime_checkable
+class QuoteStore(Protocol):
+    """A store that knows which records quote a conversation, and has no `append_with_records`."""
+
+    async def end_quotes(self, key: Key) -> None:
+        """Delete the records that quote a conversation as a whole, and raise its generation."""
 
 
 async def append_with_records(
@@ -110,6 +120,8 @@ async def put_record(store: Store, key: Key, record: RecordDraft) -> None:
                 generation=record.generation,
                 refs=record.refs,
             )
+    if record.ends_quotes and isinstance(store, QuoteStore):
+        await store.end_quotes(key)
 
 
 def decode_record(number: int, name: str, at: float, body: str) -> Record:

@@ -9,7 +9,7 @@ scope.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,7 +20,8 @@ from autonomy_ctx.language.fact import FACT_KINDS, FactKind, FactSource, clean_f
 from autonomy_ctx.language.profile_rules import read_statement
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
-from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, make_key
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
+from autonomy_ctx.memory.store import MessageRef, ProfileFact, ProfileFacts, Record, Store, make_key
 
 # Its records belong to a conversation that has no messages.
 PROFILE_CONVERSATION = "autonomy_ctx:profile"
@@ -71,19 +72,26 @@ class ScopeProfile:
         """Replace an entry by a new text; its kind stays unless `kind` is given."""
         old = await self._find(entry_id)
         entry = self._make(old.kind if kind is None else check_kind(kind), text)
-        removed = [] if entry.id == old.id else [(old.id, _EMPTY_BODY)]
-        await self._write([*removed, (entry.id, _encode(entry))])
+        removed = [] if entry.id == old.id else [old.id]
+        await self._write([(entry.id, _encode(entry))], removed)
         return entry
 
     async def remove(self, entry_id: str) -> None:
         """Remove an entry. If it comes from a fact of a conversation, the fact stays there."""
-        await self._write([((await self._find(entry_id)).id, _EMPTY_BODY)])
+        await self._write([], [(await self._find(entry_id)).id])
 
     async def clear(self) -> int:
         """Remove all entries, and return how many there were."""
         entries = await self._read()
-        await self._write([(entry.id, _EMPTY_BODY) for entry in entries])
+        await self._write([], [entry.id for entry in entries])
         return len(entries)
+
+    async def version(self) -> MessageRef:
+        """What a text that shows entries quotes: removing one deletes the text, also if it is stored later.
+
+        Read it before the entries.
+        """
+        return MessageRef(PROFILE_CONVERSATION, generation=(await self._store.head(self._key)).generation)
 
     async def _find(self, entry_id: str) -> ProfileEntry:
         found = next((entry for entry in await self._read() if entry.id == entry_id), None)
@@ -97,9 +105,14 @@ class ScopeProfile:
             learned = await self._store.profile_facts(self._key.agent, self._key.scope)
         return merge_profile(learned, await self._store.read_records(self._key, PROFILE_KIND))
 
-    async def _write(self, records: list[tuple[str, str]]) -> None:
-        if records:
-            await self._store.put_records(self._key, PROFILE_KIND, records)
+    async def _write(self, records: list[tuple[str, str]], removed: Sequence[str] = ()) -> None:
+        """Put entries; with those that are removed, all that quotes the profile is deleted at once."""
+        drafts = [
+            RecordDraft(PROFILE_KIND, name, body, ends_quotes=body == _EMPTY_BODY)
+            for name, body in [*((one, _EMPTY_BODY) for one in removed), *records]
+        ]
+        if drafts:
+            await append_with_records(self._store, self._key, (), drafts)
 
     def _make(self, kind: FactKind, text: str) -> ProfileEntry:
         clean = clean_fact_text(check_fact_text(text))

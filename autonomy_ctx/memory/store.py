@@ -65,12 +65,14 @@ def check_name(part: str, name: str, *, most: float = MAX_NAME_BYTES) -> None:
 class MessageRef:
     """A quoted message: its conversation and position, in the scope of the text that quotes it.
 
-    Deleting it deletes the text. No position means any message, no agent means the agent of the text.
+    Deleting it deletes the text. No position means any message, no agent means the agent of the text. With a
+    `generation`, the text is not stored if the conversation has another one by then.
     """
 
     conversation: str
     position: int | None = None
     agent: str | None = None
+    generation: int | None = None
 
     def __post_init__(self) -> None:
         check_name("conversation", self.conversation)

@@ -58,7 +58,9 @@ class ProfileSection(ContributingSection):
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         if not isinstance(memory, Memory):
             return Contribution(())
-        entries = [one for one in await memory.profile(scope) if one.conversation != conversation]
+        profile = memory.profile(scope)
+        version = await profile.version()
+        entries = [one for one in await profile if one.conversation != conversation]
         if not entries:
             return Contribution(())
         count = memory.token_counter.count_text
@@ -73,7 +75,7 @@ class ProfileSection(ContributingSection):
             (data_message(self._render(shown)),) if shown else (),
             omitted=(_omission(omitted),) if omitted else (),
             shorter=shorter,
-            refs=_source_refs(shown),
+            refs=(version, *_source_refs(shown)) if shown else (),
         )
 
     def _render(self, entries: Sequence[ProfileEntry]) -> str:

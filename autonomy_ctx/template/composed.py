@@ -484,7 +484,7 @@ def _encode_section(section: SectionReport) -> dict[str, Any]:
     form = encode_fields(section)
     form["omitted"] = [encode_fields(one) for one in section.omitted]
     form["cut"] = [encode_fields(one) for one in section.cut]
-    form["refs"] = [(one.conversation, one.position, one.agent) for one in section.refs]
+    form["refs"] = [(one.conversation, one.position, one.agent, one.generation) for one in section.refs]
     return form
 
 

@@ -202,11 +202,11 @@ class ChangeWriter(NamedTuple):
 
 def log_end(before: Sequence[Message], now: Sequence[Message]) -> EndReason:
     """The reason why the messages of a log do not go on."""
-    old, new = ([one for one in some if isinstance(one, Summary)] for some in (before, now))
-    if old and [one.segments for one in old] == [one.segments for one in new]:
-        # The summary is the same: facts beside it, or pins before it, are not.
+    old, new = ([one.segments for one in some if isinstance(one, Summary)] for some in (before, now))
+    if old and list(filter(None, old)) == list(filter(None, new)):
+        # The summary is the same, or there is none: facts beside it, or pins before it, are not.
         return EndReason.EDIT
-    if any(segment.provisional for one in new for segment in one.segments):
+    if any(segment.provisional for segments in new for segment in segments):
         return EndReason.HARD_LIMIT
     return EndReason.SWAP if old or new else EndReason.HISTORY_SECTION
 

@@ -170,7 +170,7 @@ def decode_row(name: str, body: str) -> EpochRow | None:
 def encode_part(part: EpochPart) -> str:
     """The body of a part's record."""
     messages = [wire.to_dict(message) for message in part.messages]
-    refs = [(one.conversation, one.position, one.agent) for one in part.refs]
+    refs = [(one.conversation, one.position, one.agent, one.generation) for one in part.refs]
     return _write_json([part.at, part.section, messages, part.taken, refs, part.names])
 
 
@@ -399,8 +399,10 @@ def _fill_known(
 def _log_end(row: EpochRow, text: SectionText) -> EndReason:
     """The reason why a log does not go on; of the summary before, only its end is known."""
     reason = log_end((), text.messages)
-    same = row.covered and row.covered == covered_by_summary(text.messages)
-    return EndReason.EDIT if same and reason is EndReason.SWAP else reason
+    # Facts and pins that are gone may have been all that stood beside the log.
+    had_texts = row.covered or (row.beginning is not None and any(row.beginning))
+    is_same = had_texts and row.covered == covered_by_summary(text.messages)
+    return EndReason.EDIT if is_same and reason is not EndReason.HARD_LIMIT else reason
 
 
 def covered_by_summary(messages: Iterable[Message]) -> int:

@@ -270,13 +270,13 @@ class ContextTemplate(AsyncResource):
         counts = [count for one in slices for count in shown[one.section].counts[one.first : one.last]]
         head, shortened = head_runs(slices, shown)
         reports = _make_reports(section_options, results, shown, slices)
-        numbers = [row.number for row in stored.rows] if stored is not None else []
-        if stored is not None and found is not None and not numbers:
-            numbers = [await stored.read_last_number()]
-            # There was a row, and only deleting what it refers to drops it.
-            found = EndReason.DELETION if numbers[0] else found
-        if previous is not None:
-            numbers.append(previous.epoch)
+        began = max((at for one in reports for at in one.positions if at is not None), default=0)
+        number = 0 if previous is None else previous.epoch
+        if stored is not None and began > 1:
+            number = max(number, await stored.read_last_number())
+            if number and not stored.rows:
+                # There was a row, and only deleting what it refers to drops it.
+                found = EndReason.DELETION
         composed = ComposedContext(
             scope=scope,
             conversation=conversation,
@@ -290,11 +290,11 @@ class ContextTemplate(AsyncResource):
             budget=None if budget is None else replace(budget, used=budget.tools + sum(counts)),
             params=shared,
             state=EpochState(
-                number=max(numbers, default=0) + 1,
+                number=number + 1,
                 end_reason=found,
                 said=said,
                 turn=turn,
-                began=max((at for one in reports for at in one.positions if at is not None), default=0),
+                began=began,
                 beginning=next(
                     (one.contribution.beginning for one in results if one.contribution.beginning), None
                 ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
 
 from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.memory.facts import ConversationFacts
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.store import Head, Key, MessageRef, Record, Store
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoppedClock, StoreActions
 
@@ -231,6 +234,40 @@ class RecordsContract(StoreActions):
         assert len(await self.put(store, "a", key=OTHER, refs=[there])) == 1
         await store.delete("ana", "", "trip")
         assert await self.put(store, "a", key=OTHER, refs=[there]) == []
+
+    async def test_a_record_that_is_removed_takes_what_quotes_its_conversation(self, store: Store) -> None:
+        profile = Key("", "ana", "profile")
+        empty = MessageRef("profile", generation=0)
+        await self.fill(store, 1, OTHER)
+        assert len(await self.put(store, "before", key=OTHER, refs=[empty])) == 1
+        await self.put(store, "none", key=OTHER)
+        await append_with_records(store, profile, (), [RecordDraft("entry", "a", "tea")])
+        assert await self.names(store, OTHER) == ["before", "none"], "what is added takes nothing"
+        await append_with_records(store, profile, (), [RecordDraft("entry", "a", "", ends_quotes=True)])
+        assert await self.names(store, OTHER) == ["none"]
+        assert [record.body for record in await store.read_records(profile, "entry")] == [""]
+        # One that was read before, and is put only now.
+        assert await self.put(store, "late", key=OTHER, refs=[empty]) == []
+        newest = MessageRef("profile", generation=(await store.head(profile)).generation)
+        assert len(await self.put(store, "now", key=OTHER, refs=[newest])) == 1
+
+    async def test_a_fact_that_a_user_ends_takes_what_quotes_its_conversation(self, store: Store) -> None:
+        await self.fill(store, 2)
+        facts = ConversationFacts(store, MAIN, lambda: datetime(2030, 1, 1, tzinfo=UTC))
+        kept = MessageRef("trip", 1)
+
+        async def put() -> list[str]:
+            await self.put(store, "any", key=OTHER, refs=[MessageRef("trip")])
+            await self.put(store, "one", key=OTHER, refs=[kept])
+            return await self.names(store, OTHER)
+
+        first = await facts.add("rule", "Never by plane.")
+        assert await put() == ["any", "one"]
+        second = await facts.replace(first.id, "By train.")
+        assert await self.names(store, OTHER) == ["one"]
+        assert await put() == ["any", "one"]
+        await facts.remove(second.id)
+        assert await self.names(store, OTHER) == ["one"]
 
     async def test_a_record_quotes_what_it_quoted_when_it_was_put_last(self, store: Store) -> None:
         await self.fill(store, 3)

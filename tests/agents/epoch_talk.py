@@ -273,7 +273,7 @@ async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReas
             for entry in (await talk.agent.profile(scope="ana"))[:1]:
                 await talk.agent.profile(scope="ana").remove(entry.id)
                 await _expect_gone(talk, entry.text)
-            return {EndReason.EDIT}
+            return _GONE
         case "quoted gone":
             await memory.delete_message("ana", "old", "old1")
             await _expect_gone(talk, "Turku")

@@ -14,7 +14,15 @@ from agents.epoch_talk import ACTIONS, KINDS, WHERE, Talk, Texts, check_requests
 from agents.kit import call, calls
 from hypothesis import given
 
-from autonomy_ctx import Agent, ConversationHistorySection, ProfileSection, SummarizedHistorySection
+from autonomy_ctx import (
+    Agent,
+    AgentHook,
+    ConversationHistorySection,
+    ProfileSection,
+    SummarizedHistorySection,
+    hook,
+)
+from autonomy_ctx.agents.explain import RECORD_KIND
 from autonomy_ctx.errors import ContextOverflow
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.composed import ComposedContext
@@ -144,11 +152,36 @@ async def test_a_removed_entry_of_a_profile_is_in_no_later_request(tmp_path: Pat
         if restarts:
             await talk.open()
         await talk.agent.profile(scope="ana").remove(secret.id)
+        stored = talk.agent.memory.store
+        for kind in (EPOCH_KIND, PART_KIND, RECORD_KIND):
+            assert await stored.read_records(Key("shop", "ana", "trip"), kind) == [], kind
         await talk.turn("three")
-        assert talk.ends() == [None, EndReason.EDIT]
+        assert talk.ends() == [None, EndReason.DELETION]
         assert "night train" not in talk.sent[-1].shown
-        parts = await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), PART_KIND)
-        assert "night train" not in str(parts)
+
+
+@pytest.mark.anyio
+async def test_an_entry_that_is_removed_while_a_model_answers_is_not_stored(tmp_path: Path) -> None:
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, ProfileSection(), ConversationHistorySection()]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        secret = await talk.agent.profile(scope="ana").add("preference", "prefers the night train")
+
+        # A call is stored with its results: when it is run, nothing of its request is.
+        @hook(AgentHook.BEFORE_CALL)
+        async def forget(*_: object) -> None:
+            await talk.agent.profile(scope="ana").remove(secret.id)
+
+        talk.agent.hooks.append(forget)
+        talk.steps = 1
+        reply = await talk.agent.send("one", **WHERE)
+        assert reply.steps == 2
+        for kind in (EPOCH_KIND, PART_KIND, RECORD_KIND):
+            found = await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), kind)
+            assert "night train" not in str(found)
+        await talk.turn("two")
+        assert "night train" not in talk.sent[-1].shown
 
 
 @pytest.mark.anyio
@@ -372,6 +405,22 @@ async def test_numbers_go_on_after_a_deletion_also_in_another_process(talk: Talk
         (1, None),
         (2, EndReason.DELETION),
     ]
+
+
+@pytest.mark.anyio
+async def test_a_deletion_is_told_also_if_no_reply_is_shown(tmp_path: Path) -> None:
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, ConversationHistorySection(max_messages=2)]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        await talk.turn("one")
+        for text in ("two", "three"):
+            await talk.agent.memory.append("ana", "trip", {"role": "user", "content": text})
+        oldest = (await talk.agent.read(**WHERE)).entries[0].message.id
+        await talk.agent.delete_message(oldest, **WHERE)
+        await talk.open()
+        await talk.turn("four")
+    assert talk.ends() == [EndReason.DELETION]
 
 
 @pytest.mark.anyio

@@ -62,6 +62,7 @@ class _HotStore(WindowCache):
         self.leave_turn, self.wait_for_turn = store.leave_turn, store.wait_for_turn
         self.put_records, self.read_records = store.put_records, store.read_records
         self.drop_records, self.search = store.drop_records, store.search
+        self.append_with_records = store.append_with_records
         self.list_agents, self.list_scopes = store.list_agents, store.list_scopes
         self.list_conversations = store.list_conversations
         self.fork, self.shared_until = store.fork, store.shared_until

@@ -69,7 +69,7 @@ _DELETE_OLDEST = """
 """
 # No deletion can have this lock at the same time: it has happened by now, or it sees what is put here.
 _LOCK_QUOTED = """
-    SELECT key, id FROM autonomy_ctx.conversation WHERE key = ANY(%s) ORDER BY id FOR KEY SHARE
+    SELECT key, id, generation FROM autonomy_ctx.conversation WHERE key = ANY(%s) ORDER BY id FOR KEY SHARE
 """
 _COUNT_QUOTED = f"""
     SELECT count(*) FROM unnest(%s::int8[], %s::int8[]) AS d (conversation_id, position)
@@ -82,6 +82,12 @@ _INSERT_REFS = """
     FROM unnest(%s::int8[], %s::int8[]) AS d (conversation_id, position),
          autonomy_ctx.record r WHERE r.number = ANY(%s)
 """
+_DELETE_QUOTING = """
+    DELETE FROM autonomy_ctx.record WHERE number IN
+        (SELECT number FROM autonomy_ctx.record_ref WHERE conversation_id = %s AND position = 0)
+"""
+_LOCK = "SELECT 1 FROM autonomy_ctx.conversation WHERE id = %s FOR UPDATE"
+_RAISE_GENERATION = "UPDATE autonomy_ctx.conversation SET generation = generation + 1 WHERE id = %s"
 _SELECT_RECORDS = """
     SELECT r.number, coalesce(r.long_name, r.name), r.at, r.body
     FROM autonomy_ctx.conversation c JOIN autonomy_ctx.record r ON r.conversation_id = c.id
@@ -154,6 +160,16 @@ async def put_draft(connection: Connection, key: Key, draft: RecordDraft) -> Non
     await put_records(connection, key, draft.kind, [record], draft.keep, derived, generation, refs)
     if draft.parts:
         await put_records(connection, key, draft.parts_kind, draft.parts, None, derived, generation, refs)
+    if draft.ends_quotes:
+        conversation_id, _ = await ensure_conversation(connection, key)
+        await end_quotes(connection, conversation_id)
+        await connection.execute(_RAISE_GENERATION, (conversation_id,))
+
+
+async def end_quotes(connection: Connection, conversation_id: int) -> None:
+    """Delete the records that quote a conversation as a whole; what is put meanwhile waits, and is seen."""
+    await connection.execute(_LOCK, (conversation_id,))
+    await connection.execute(_DELETE_QUOTING, (conversation_id,))
 
 
 def insert_records(drafts: Sequence[RecordDraft]) -> tuple[str, list[Any]]:
@@ -180,10 +196,16 @@ async def _find_quoted(
 ) -> tuple[list[int], list[int]] | None:
     """The conversations and positions of quoted messages, as in `record_ref`; None if one is not there."""
     keys = [key_digest(ref.key(key)) for ref in refs]
-    ids = {bytes(found): number for found, number in await fetch_all(connection, _LOCK_QUOTED, (keys,))}
-    if not ids.keys() >= set(keys):
+    for ref in refs:
+        if ref.generation == 0:
+            # Nothing is in it yet; it must be there to be quoted.
+            await ensure_conversation(connection, ref.key(key))
+    found = {bytes(one): rest for one, *rest in await fetch_all(connection, _LOCK_QUOTED, (keys,))}
+    if not found.keys() >= set(keys):
         return None
-    columns = [ids[one] for one in keys], [ref.position or 0 for ref in refs]
+    if any(ref.generation not in (None, found[one][1]) for one, ref in zip(keys, refs, strict=True)):
+        return None
+    columns = [found[one][0] for one in keys], [ref.position or 0 for ref in refs]
     # Another statement: after waiting for a lock, this one sees what the other has deleted.
     [(count,)] = await fetch_all(connection, _COUNT_QUOTED, columns)
     return columns if count == len(refs) else None

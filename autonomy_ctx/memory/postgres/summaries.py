@@ -16,7 +16,7 @@ from autonomy_ctx.memory.encoding import (
     decode_segment,
     make_pin,
 )
-from autonomy_ctx.memory.facts import decode_fact_row, make_fact
+from autonomy_ctx.memory.facts import decode_fact_row, make_fact, replaces_fact_of_user
 from autonomy_ctx.memory.postgres import facts as fact_rows
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.leases import is_leased
@@ -28,6 +28,7 @@ from autonomy_ctx.memory.postgres.log import (
     index_text,
     key_digest,
 )
+from autonomy_ctx.memory.postgres.records import end_quotes
 from autonomy_ctx.memory.postgres.segments import insert_segment, read_active_segments
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.store import Head, Key, PinSource, StoredSegment, SummaryState, segment_replacement
@@ -239,6 +240,8 @@ async def write_facts(
     if generation not in (None, head.generation):
         return []
     found = await fact_rows.write_facts(connection, conversation_id, changes)
+    if replaces_fact_of_user(changes):
+        await end_quotes(connection, conversation_id)
     await _increment_revision(connection, conversation_id, new_generation=False)
     return found
 
@@ -248,6 +251,7 @@ async def remove_fact(connection: Connection, key: Key, number: int) -> bool:
     found = await find_conversation(connection, key, lock=True)
     if found is None or not await fact_rows.remove_fact(connection, found[0], number):
         return False
+    await end_quotes(connection, found[0])
     await _increment_revision(connection, found[0], new_generation=False)
     return True
 

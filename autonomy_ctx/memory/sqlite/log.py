@@ -275,6 +275,11 @@ class Transaction:
                 self._note_loss(one_id, len(lost), lost)
         return len(places)
 
+    def end_quotes(self, conversation_id: int) -> None:
+        """Delete the records that quote a conversation as a whole."""
+        self.has_deleted = True
+        self._connection.execute(_DELETE_QUOTING, (conversation_id, 0, 0))
+
     def _note_loss(
         self, conversation_id: int, count: int, ranges: Sequence[SharedRange], facts: int = 0
     ) -> None:

@@ -43,6 +43,7 @@ _SELECT_EXPECTED = """
     FROM record WHERE conversation_id = ?1 AND kind = ?2 AND name = ?3
 """
 _UPDATE_NEWEST = "UPDATE record SET at = ?, size = ?, body = ? WHERE number = ?"
+_RAISE_GENERATION = "UPDATE conversation SET generation = generation + 1 WHERE id = ?"
 _NO_LIMIT = 2**62
 
 
@@ -91,6 +92,9 @@ def put_draft(transaction: Transaction, now: float, key: Key, draft: RecordDraft
     if draft.parts:
         kind = draft.parts_kind
         _insert_records(connection, conversation_id, now, kind, draft.parts, None, draft.derived, places)
+    if draft.ends_quotes:
+        transaction.end_quotes(conversation_id)
+        connection.execute(_RAISE_GENERATION, (conversation_id,))
 
 
 def _find_place(
@@ -101,7 +105,12 @@ def _find_place(
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
         return None
-    places = [_find_quoted(connection, ref.key(key), ref.position) for ref in refs]
+    for ref in refs:
+        if ref.generation == 0:
+            # Nothing is in it yet; it must be there to be quoted.
+            transaction.conversation_id(ref.key(key))
+            transaction.flush()
+    places = [_find_quoted(connection, ref.key(key), ref) for ref in refs]
     known = [place for place in places if place is not None]
     if len(known) < len(places):
         return None
@@ -181,13 +190,11 @@ def drop_records(
     return [name for _, name in rows]
 
 
-def _find_quoted(connection: sqlite3.Connection, key: Key, position: int | None) -> tuple[int, int] | None:
+def _find_quoted(connection: sqlite3.Connection, key: Key, ref: MessageRef) -> tuple[int, int] | None:
     """A quoted message, or for no position its conversation, as a row of `record_ref`; None if it is gone."""
-    found = find_conversation(connection, key)
-    if found is None:
+    found, position = find_conversation(connection, key), ref.position
+    if found is None or ref.generation not in (None, found[1].generation):
         return None
-    return (
-        (found[0], position or 0)
-        if position is None or has_position(connection, found[0], position)
-        else None
-    )
+    if position is None or has_position(connection, found[0], position):
+        return found[0], position or 0
+    return None

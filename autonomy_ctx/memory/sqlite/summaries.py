@@ -11,6 +11,7 @@ from typing import TypeAlias
 from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry, make_pin
+from autonomy_ctx.memory.facts import replaces_fact_of_user
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite.connection import snapshot
@@ -218,6 +219,8 @@ def write_facts(
         return []
     before = None if known is None else cache.find(identity, key, *known)
     written = fact_rows.write_facts(connection, conversation_id, changes, known=before)
+    if replaces_fact_of_user(changes):
+        transaction.end_quotes(conversation_id)
     _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
     return written.added
@@ -229,7 +232,7 @@ def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
     found = find_conversation(connection, key)
     if found is None or not fact_rows.remove_fact(connection, found[0], number):
         return False
-    transaction.has_deleted = True
+    transaction.end_quotes(found[0])
     _increment_revision(connection, found[0], new_generation=False)
     return True
 
