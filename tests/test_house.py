@@ -263,7 +263,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_784, 15),
     "agents": (3_536, 15),
     "cli": (5_646, 25),
-    "compaction": (6_291, 24),
+    "compaction": (6_330, 24),
     "containers": (3_771, 14),
     "engine": (980, 4),
     "errors": (1_079, 9),
@@ -271,14 +271,14 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_698, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
-    "memory": (16_629, 73),
+    "memory": (16_714, 73),
     "messages": (3_192, 14),
     "models": (2_702, 10),
     "replay": (1_992, 10),
-    "sections": (1_891, 12),
+    "sections": (1_995, 12),
     "server": (6_472, 33),
-    "template": (3_792, 12),
-    "testing": (5_217, 27),
+    "template": (4_015, 12),
+    "testing": (5_254, 27),
     "tools": (4_254, 18),
 }
 
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 62, "functions": 511, "calls": 1_160},
-    "summary": {"files": 123, "functions": 1_357, "calls": 75_100},
+    "plain": {"files": 62, "functions": 507, "calls": 1_155},
+    "summary": {"files": 123, "functions": 1_350, "calls": 75_100},
 }
 
 

@@ -87,10 +87,7 @@ class ScopeProfile:
         return len(entries)
 
     async def version(self) -> MessageRef:
-        """What a text that shows entries quotes: removing one deletes the text, also if it is stored later.
-
-        Read it before the entries.
-        """
+        """A reference for texts that show entries: removing one deletes them. Read it before the entries."""
         return MessageRef(PROFILE_CONVERSATION, generation=(await self._store.head(self._key)).generation)
 
     async def _find(self, entry_id: str) -> ProfileEntry:

@@ -82,8 +82,7 @@ class MessageRef:
 
     def key(self, quoting: Key) -> Key:
         """The key of the quoted conversation, for a text of the conversation `quoting`."""
-        agent = quoting.agent if self.agent is None else self.agent
-        return Key(agent, quoting.scope, self.conversation)
+        return Key(quoting.agent if self.agent is None else self.agent, quoting.scope, self.conversation)
 
 
 class Record(NamedTuple):

@@ -131,12 +131,14 @@ def continue_epoch(
     application. Those of a client or a framework are its own: each request has what it says.
     """
     holds_rules = is_in_turn and write_change.may_instruct
-    if [(one.name, one.kind, one.says) for one in before] != [(one.name, one.kind, one.says) for one in now]:
+    if len(before) != len(now):
         return EndReason.INSTRUCTIONS
     log: list[Addition] = []
     inserts: list[Addition] = []
     said: list[SectionText] = []
     for index, (old, new) in enumerate(zip(before, now, strict=True)):
+        if (old.name, old.kind, old.says) != (new.name, new.kind, new.says):
+            return EndReason.INSTRUCTIONS
         if new.has_problem or (is_in_turn and new.says == "adds") or (holds_rules and new.kind == "stable"):
             said.append(old)
         elif new.says == "adds":
@@ -155,15 +157,16 @@ def continue_epoch(
             addition = _continue_section(index, old, new, write_change)
             if isinstance(addition, EndReason):
                 return addition
-            known = {one.name for one in old.added}
-            fresh = tuple(one for one in new.added if one.name not in known)
-            if len(new.added) - len(fresh) < len(known):
-                return EndReason.EDIT
-            said.append(new._replace(added=old.added + fresh))
             if addition is not None:
                 (log if new.is_log else inserts).append(addition)
-            if fresh:
-                inserts.append(Addition.of_texts(index, fresh))
+            if old.added or new.added:
+                beside = _continue_added(old, new)
+                if beside is None:
+                    return EndReason.EDIT
+                new = new._replace(added=old.added + beside)
+                if beside:
+                    inserts.append(Addition.of_texts(index, beside))
+            said.append(new)
     return Continuation([*log, *inserts], tuple(said))
 
 
@@ -183,6 +186,13 @@ def _continue_section(
     if new.may_be_removed and not _lines(old) <= _lines(new):
         return EndReason.EDIT
     return Addition(index, (write_change(old, new),), (None,))
+
+
+def _continue_added(old: SectionText, new: SectionText) -> tuple[AddedText, ...] | None:
+    """The facts and pins that were added since; None if one is gone."""
+    known = {one.name for one in old.added}
+    fresh = tuple(one for one in new.added if one.name not in known)
+    return None if len(new.added) - len(fresh) < len(known) else fresh
 
 
 class ChangeWriter(NamedTuple):

@@ -105,9 +105,11 @@ def continue_context(
         if made.tokens * factor > budget.limit:
             return EndReason.BUDGET
         made.budget = replace(budget, used=budget.tools + made.tokens)
-    most = min([MAX_SUPERSEDED, *(one.contribution.max_superseded for one in sections.results)])
-    if not is_in_turn and _superseded_tokens(made) > most * made.tokens:
-        return EndReason.SUPERSEDED_TEXT
+    superseded = 0 if is_in_turn else _superseded_tokens(made)
+    if superseded:
+        most = min([MAX_SUPERSEDED, *(one.contribution.max_superseded for one in sections.results)])
+        if superseded > most * made.tokens:
+            return EndReason.SUPERSEDED_TEXT
     return made
 
 
@@ -288,9 +290,9 @@ class _GrowingSection:
 
     def _left_out(self, found: Contribution) -> list[Omission]:
         """Messages of the log that a budget left out when the epoch began, if its report is not known."""
-        if found.positions is None:
-            return []
         shown = set(self.positions)
+        if found.positions is None or shown.issuperset(found.positions):
+            return []
         gone = [(at, one) for at, one in enumerate(found.positions) if one is not None and one not in shown]
         runs = groupby(enumerate(gone), key=lambda one: one[1][0] - one[0])
         places = [[position for _, (_, position) in run] for _, run in runs]

@@ -155,12 +155,12 @@ def decode_row(name: str, body: str) -> EpochRow | None:
     """The epoch of a record; None for one that another version has written."""
     try:
         form = json.loads(body)
-        form["head"] = tuple(HeadRun(*one) for one in form["head"])
+        form["head"] = tuple(map(HeadRun._make, form["head"]))
         form["ended"] = EndReason(form["ended"]) if form["ended"] else None
         beginning = form.get("beginning")
         if beginning:
             form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]))
-        form["marks"] = tuple(TurnMark(*one) for one in form.get("marks", ()))
+        form["marks"] = tuple(map(TurnMark._make, form.get("marks", ())))
         form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
         return EpochRow(**form, name=name, body=body)
     except (KeyError, TypeError, ValueError):

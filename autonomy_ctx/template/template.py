@@ -21,7 +21,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
-from autonomy_ctx.sections.section import ComposeParams, Contribution, EpochBeginning
+from autonomy_ctx.sections.section import ComposeParams, Contribution
 from autonomy_ctx.template.budget import (
     FittedSection,
     Measure,
@@ -45,7 +45,7 @@ from autonomy_ctx.template.composed import (
 )
 from autonomy_ctx.template.epoch import EndReason, SectionText
 from autonomy_ctx.template.epoch_context import Sections, continue_context, head_runs, restore_context
-from autonomy_ctx.template.epoch_row import EpochState
+from autonomy_ctx.template.epoch_row import EpochRow, EpochState
 from autonomy_ctx.template.epoch_store import StoredEpochs
 from autonomy_ctx.template.running import (
     SectionOptions,
@@ -231,15 +231,15 @@ class ContextTemplate(AsyncResource):
         measure = Measure(counter, counter.calibration.factor)
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
         turn = shared.composition.turn_position
-        sent_turn = previous.state.turn if previous is not None else None
+        before: EpochState | EpochRow | None = None if previous is None else previous.state
         if stored is not None:
-            sent_turn = stored.rows[0].turn if stored.rows else None
+            before = stored.rows[0] if stored.rows else None
         shared.composition = replace(
             shared.composition,
             max_tokens=None if budget is None else budget.limit,
-            is_in_turn=turn is not None and turn == sent_turn,
-            covered=stored.rows[0].covered if stored is not None and stored.rows else None,
-            beginning=_beginning_before(previous, stored),
+            is_in_turn=before is not None and turn is not None and turn == before.turn,
+            covered=before.covered if isinstance(before, EpochRow) else None,
+            beginning=None if before is None else before.beginning,
             quoted=previous.refs if previous is not None else (),
         )
         section_options = self.section_options
@@ -421,13 +421,6 @@ async def _go_on(
     if reason is None and any(text.is_log and _has_replies(text.messages) for text in said):
         return EndReason.NOT_RECORDED
     return reason
-
-
-def _beginning_before(previous: ComposedContext | None, stored: StoredEpochs | None) -> EpochBeginning | None:
-    """The facts and pins that the context before began with."""
-    if stored is None:
-        return None if previous is None else previous.state.beginning
-    return stored.rows[0].beginning if stored.rows else None
 
 
 def _has_replies(messages: Sequence[Message]) -> bool:
