@@ -20,6 +20,7 @@ SLOW = frozenset(
         "agents/test_node.py::test_an_error_in_main_ends_the_node_and_is_raised_as_itself",
         "agents/test_thinking.py"
         "::test_no_random_conversation_is_refused_or_loses_thinking_behind_an_unchanged_prefix",
+        "agents/test_killed_epochs.py",
         "agents/test_local_model.py",
         "agents/test_restart.py",
         "black_box",

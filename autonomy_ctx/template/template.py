@@ -249,6 +249,9 @@ class ContextTemplate(AsyncResource):
         found = await _go_on(previous, stored, sections, said, tools, budget, shared, scope, conversation)
         if isinstance(found, ComposedContext):
             return self._note_composed(section_options, results, found, stored)
+        if found is EndReason.SWAP and shared.composition.is_in_turn:
+            # A summary waits for the next turn, unless the one before no longer fits.
+            found = EndReason.HARD_LIMIT
         if shared.composition.quoted or shared.composition.is_in_turn:
             # What the epoch that ended had shown is to be found again.
             shared.composition = replace(shared.composition, quoted=(), is_in_turn=False)

@@ -97,7 +97,8 @@ class Talk:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
         memory = await self._stack.enter_async_context(Memory(self.url))
-        options = {name: value for name, value in self.options.items() if name != "context"}
+        of_agent = {name: self.options[name] for name in ("context", "limits") if name in self.options}
+        options = {name: value for name, value in self.options.items() if name not in of_agent}
         template = ContextTemplate(list(self.sections(self.texts)), **options)
         model = ScriptedModel([self._answer])
         agent = Agent(
@@ -106,7 +107,7 @@ class Talk:
             tools=[look_up],
             context_template=template,
             memory=memory,
-            context=self.options.get("context", "log"),
+            **of_agent,
         )
         self.agent = await self._stack.enter_async_context(agent)
         self._stack.push_async_callback(template.close)
@@ -172,6 +173,7 @@ ACTIONS = st.lists(
             *["turn", "loop", "clock", "process"] * 2,
             *["notes", "nothing", "found", "fails", "restart", "rule", "away", "other"],
             *["delete", "undo", "pin", "unpin", "fact", "no fact", "profile", "no profile", "quoted gone"],
+            *["mail", "fork"],
         ]
     ),
     min_size=4,
@@ -261,6 +263,11 @@ async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReas
                 change = talk.agent.pin if action == "pin" else talk.agent.unpin
                 await change(entries[0].message.id, **WHERE)
             return {EndReason.EDIT} if action == "unpin" else set()
+        case "mail":
+            await talk.agent.message("shop", f"mail {number}", **WHERE)
+        case "fork":
+            if (await memory.head("ana", "trip")).count:
+                await _compare_with_a_fork(talk)
         case "fact":
             await talk.agent.facts(**WHERE).add("rule", f"Rule {number}.")
         case "no fact":
@@ -294,6 +301,20 @@ async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReas
 async def _expect_gone(talk: Talk, text: str) -> None:
     """What was removed is in no request after that."""
     assert text not in shown(await talk.agent.preview(**WHERE))
+
+
+async def _compare_with_a_fork(talk: Talk) -> None:
+    """A fork would send what its parent would, but for what it finds in its parent."""
+    name = await talk.agent.fork(**WHERE)
+    own, forked = [
+        await talk.agent.preview(scope="ana", conversation=one) for one in (WHERE["conversation"], name)
+    ]
+    if talk.sent and own.end_reason is None:
+        assert forked.end_reason is None
+        assert shown(forked).startswith(talk.sent[-1].shown.removesuffix("]"))
+        assert forked.epoch == own.epoch
+    # A turn that a fork shares cannot be dropped.
+    await talk.agent.delete_conversation(scope="ana", conversation=name)
 
 
 async def _compare_with_a_restart(talk: Talk, kind: str) -> None:

@@ -10,7 +10,17 @@ from typing import Any
 
 import anyio
 import pytest
-from agents.epoch_talk import ACTIONS, KINDS, WHERE, Talk, Texts, check_requests, run_actions, shown
+from agents.epoch_talk import (
+    ACTIONS,
+    HISTORIES,
+    KINDS,
+    WHERE,
+    Talk,
+    Texts,
+    check_requests,
+    run_actions,
+    shown,
+)
 from agents.kit import call, calls
 from hypothesis import given
 
@@ -96,6 +106,26 @@ async def test_agents_that_take_turns_go_on_from_their_own_beginning(talk: Talk)
     assert talk.ends() == [EndReason.INSTRUCTIONS, None, None]
     assert third.shown.startswith(first.shown[:-1])
     assert fourth.shown.startswith(second.shown[:-1])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["plain", "hard", "budget"])
+async def test_a_turn_of_a_hundred_steps_ends_epochs_only_at_limits(tmp_path: Path, history: str) -> None:
+    options: dict[str, Any] = {"max_tokens": 2_000} if history == "budget" else {}
+
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, HISTORIES[history](), texts.clock, texts.found]
+
+    url, limits = f"sqlite:///{tmp_path}/memory.db", {"steps": 101}
+    async with Talk(url, sections, Texts(), limits=limits, **options) as talk:
+        await talk.turn("begin")
+        talk.texts.clock.text, talk.texts.found.text = "It is 11:00.", "Found."
+        await talk.turn("a long one", steps=100)
+        check_requests(talk.sent)
+    assert len(talk.sent) == 102
+    ends = {reason for reason in talk.ends() if reason}
+    assert ends <= {"plain": set(), "budget": {EndReason.BUDGET}}.get(history, {EndReason.HARD_LIMIT})
+    assert len(ends) == (history != "plain")
 
 
 @pytest.mark.anyio
