@@ -66,7 +66,7 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
 
 
 class EpochBeginning(NamedTuple):
-    """The facts and pins at the beginning of an epoch: the number of the newest fact, and positions."""
+    """The facts of users and the pins at the beginning of an epoch: the newest number, and positions."""
 
     newest_fact: int
     pins: tuple[int, ...]

@@ -87,7 +87,8 @@ async def show_history(
     # What was learned of a message that is in view needs no line of its own.
     facts = facts_until(_with_facts_of_users(snapshot.state.facts, current.facts), last_hidden)
     made_of = EpochBeginning(
-        max((fact_number(fact.id) or 0 for fact in current.facts), default=0),
+        # There may be thousands of facts, of which users wrote few.
+        max((fact_number(fact.id) or 0 for fact in current.facts if fact.source == "user"), default=0),
         tuple(entry.position for entry in pins.entries),
     )
 
