@@ -155,7 +155,7 @@ def restore_context(
     )
     sent = _append(head, Continuation(found.additions, found.said), sections, params)
     if extend_digest("", sent.messages) != row.digest:
-        return EndReason.NOT_RECORDED
+        return found.mismatch
     sent.state = head.state
     return sent
 

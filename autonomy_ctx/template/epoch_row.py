@@ -304,6 +304,8 @@ class RestoredEpoch(NamedTuple):
     shortened: Mapping[int, Message]
     additions: list[Addition]
     said: tuple[SectionText, ...]
+    # Why it cannot be gone on from, if it is not what was sent.
+    mismatch: EndReason
 
 
 def restore_epoch(
@@ -312,6 +314,8 @@ def restore_epoch(
     """Find what was sent from what sections say now; or the reason why an epoch cannot go on."""
     if len(parts) != row.parts:
         return EndReason.NOT_RECORDED
+    cut = [now[section] for section, text in row.known.items() if text.digest == UNKNOWN]
+    mismatch = _log_end(row, cut[0]) if cut else EndReason.NOT_RECORDED
     row = row._replace(known=_fill_known(row, parts, now))
     said = [text._replace(messages=(), positions=(), added=()) for text in now]
     final = list(said)
@@ -370,7 +374,7 @@ def restore_epoch(
         at += len(additions[-1].messages)
     if filler is not None:
         take(filler, row.length - at)
-    return RestoredEpoch(row, head, shortened, additions, tuple(final))
+    return RestoredEpoch(row, head, shortened, additions, tuple(final), mismatch)
 
 
 def _fill_known(

@@ -367,6 +367,22 @@ async def test_dropping_the_last_turn_shortens_the_epoch(talk: Talk, restarts: b
 
 
 @pytest.mark.anyio
+async def test_a_summary_that_came_before_a_turn_was_dropped_is_told(tmp_path: Path) -> None:
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, SummarizedHistorySection(None, floor=2, ceiling=6), texts.clock]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        while not (await talk.agent.summary(**WHERE)).segments:
+            talk.texts.clock.text = f"It is {len(talk.sent)}:00."
+            await talk.turn(f"message {len(talk.sent)}")
+            await talk.agent.settled()
+        assert not any(talk.ends())
+        await talk.agent.drop_last_turn(**WHERE)
+        await talk.turn("again")
+    assert talk.ends()[-1] is EndReason.SWAP
+
+
+@pytest.mark.anyio
 async def test_a_turn_that_failed_is_dropped_without_an_end(talk: Talk) -> None:
     await talk.turn("one")
     talk.replies = [RuntimeError("away")]
