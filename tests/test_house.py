@@ -276,7 +276,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "models": (2_702, 10),
     "replay": (1_992, 10),
     "sections": (1_996, 12),
-    "server": (6_472, 33),
+    "server": (6_462, 33),
     "template": (4_022, 12),
     "testing": (5_254, 27),
     "tools": (4_254, 18),

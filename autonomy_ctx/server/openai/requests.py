@@ -69,11 +69,6 @@ class ClientRequest:
         return as_nonempty_text(self.body.get("model"))
 
     @property
-    def is_streamed(self) -> bool:
-        """True if the answer is to come in pieces."""
-        return self.body.get("stream") is True
-
-    @property
     def output_tokens(self) -> int:
         """The number of tokens that the answer may have; 0 when it is not said."""
         names = ("max_completion_tokens", "max_tokens", "max_output_tokens")

@@ -117,11 +117,6 @@ class Upstream:
         self._secret = None if api_key is None else Secret(api_key, "api_key")
         self._seconds, self._pool = timeout, ClientPool(http_client)
 
-    @property
-    def has_key(self) -> bool:
-        """True if a fixed key is used for all clients."""
-        return self._secret is not None
-
     def headers(
         self, given: Iterable[tuple[str, str]], *, api_key: str | None, is_json: bool
     ) -> dict[str, str]:
