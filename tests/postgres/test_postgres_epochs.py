@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 from agents.epoch_talk import ACTIONS, KINDS, check_requests, run_actions
 from hypothesis import given, settings
 from postgres_server import Databases
+
+from autonomy_ctx import Agent, ContextTemplate, ConversationHistorySection, Memory, ProfileSection
+from autonomy_ctx.agents.explain import RECORD_KIND
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.template.epoch_store import EPOCH_KIND, PART_KIND
+from autonomy_ctx.testing import ScriptedModel
 
 
 @settings(max_examples=15)
@@ -20,3 +28,50 @@ def test_each_request_begins_with_the_one_before_or_an_epoch_has_ended(
         databases.drop(name)
     assert sent
     check_requests(sent)
+
+
+def test_entries_of_a_profile_are_removed_while_turns_show_them(databases: Databases) -> None:
+    name = databases.create()
+    try:
+        anyio.run(_remove_beside_turns, databases.url_of(name))
+    finally:
+        databases.drop(name)
+
+
+async def _remove_beside_turns(url: str) -> None:
+    talks = [f"talk {number}" for number in range(4)]
+    seen, is_done = anyio.Event(), False
+    wanted = ""
+
+    def answer(asked: Any) -> str:
+        if wanted in str(asked.messages):
+            seen.set()
+        return "Yes."
+
+    async with Memory(url) as memory, Memory(url) as other:
+        template = ContextTemplate([ProfileSection(), ConversationHistorySection()])
+        agent = Agent("shop", model=ScriptedModel([answer]), memory=memory, context_template=template)
+        profile = other.for_agent("shop").profile("ana")
+
+        async def talk(conversation: str) -> None:
+            while not is_done:
+                await agent.send("And now?", scope="ana", conversation=conversation)
+
+        async def change() -> None:
+            nonlocal seen, wanted, is_done
+            for number in range(20):
+                seen, wanted = anyio.Event(), f"secret {number}."
+                secret = await profile.add("preference", wanted)
+                # It is in a request, whose reply is being stored.
+                await seen.wait()
+                await profile.remove(secret.id)
+            is_done = True
+
+        async with agent, anyio.create_task_group() as group:
+            for one in talks:
+                group.start_soon(talk, one)
+            group.start_soon(change)
+        for one in talks:
+            for kind in (EPOCH_KIND, PART_KIND, RECORD_KIND):
+                found = await memory.store.read_records(Key("shop", "ana", one), kind)
+                assert "secret" not in str(found), (one, kind)
