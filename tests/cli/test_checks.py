@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -248,13 +250,31 @@ def test_the_doctor_knows_what_each_extra_installs() -> None:
     assert {extra: set(packages) for extra, packages in (EXTRAS | FRAMEWORKS).items()} == wanted
 
 
+def free_pages(stored: bytes) -> set[int]:
+    """The numbers of the pages on the list of free ones, such as those that an index has left."""
+    found: set[int] = set()
+    (trunk,) = struct.unpack_from(">I", stored, 32)
+    while trunk:
+        start = 4096 * (trunk - 1)
+        following, count = struct.unpack_from(">II", stored, start)
+        found |= {trunk, *struct.unpack_from(f">{count}I", stored, start + 8)}
+        trunk = following
+    return found
+
+
 def test_a_damaged_page_is_found_also_where_nobody_reads(folder: Path) -> None:
     lines = "".join(json.dumps({"role": "user", "content": f"{n} " * 500}) + "\n" for n in range(300))
-    run_command("import", "-", "-m", "trips.db", "-s", "cy", "-c", "long", cwd=folder, text=lines)
+    imported = run_command("import", "-", "-m", "trips.db", "-s", "cy", "-c", "long", cwd=folder, text=lines)
+    assert imported.returncode == 0
+    with closing(sqlite3.connect(folder / "trips.db")) as connection:
+        # A page that is still in the write-ahead log would hide the damage.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     stored = (folder / "trips.db").read_bytes()
     # A page in the middle that is a leaf of a tree: in an unused one nobody would miss anything.
-    middle = len(stored) // 4096 // 2
-    leaf = next(at for at in range(middle, len(stored) // 4096) if stored[4096 * at] in b"\x0a\x0d")
+    pages, free = len(stored) // 4096, free_pages(stored)
+    leaf = next(
+        at for at in range(pages // 2, pages) if stored[4096 * at] in b"\x0a\x0d" and at + 1 not in free
+    )
     with (folder / "trips.db").open("r+b") as file:
         file.seek(4096 * leaf)
         file.write(b"\xff" * 4096)
