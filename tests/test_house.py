@@ -303,7 +303,7 @@ def test_every_folder_keeps_within_its_budget() -> None:
 
 WALKS = {
     "plain": {"files": 62, "functions": 507, "calls": 1_155},
-    "summary": {"files": 123, "functions": 1_350, "calls": 75_100},
+    "summary": {"files": 123, "functions": 1_357, "calls": 75_100},
 }
 
 

@@ -279,8 +279,8 @@ def shorten_row(
         return None
     marks = [*row.marks, TurnMark(row.turn, row.length, row.digest)]
     kept = [mark for mark in marks if mark.turn < cut]
-    if kept and not is_turn_end:
-        kept.pop()
+    if not is_turn_end:
+        kept = kept[:-1]
     if not kept:
         return None
     turn, length, digest = kept.pop()
@@ -384,18 +384,17 @@ def _fill_known(
     if all(text.digest != UNKNOWN for text in row.known.values()):
         return row.known
     filler, known = _filler(row, now), dict(row.known)
-    length = sum(run.length for run in row.head)
-    others = 0
-    taken: dict[int, int] = {}
+    length, others = sum(run.length for run in row.head), 0
+    taken = dict.fromkeys(known, 0)
     for part in parts:
         if part.at >= length and part.section != _NO_SECTION:
             said = len(part.messages) if now[part.section].says == "adds" else 1
             others += part.taken or len(part.names) or said
-            taken[part.section] = taken.get(part.section, 0) + part.taken
+            if part.taken:
+                taken[part.section] += part.taken
     for section, text in row.known.items():
         if text.digest == UNKNOWN:
-            grown = row.length - length - others if section == filler else taken.get(section, 0)
-            total = text.first + grown
+            total = text.first + (row.length - length - others if section == filler else taken[section])
             known[section] = KnownText(text.first, total, extend_digest("", now[section].messages[:total]))
     return known
 

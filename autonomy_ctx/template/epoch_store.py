@@ -59,7 +59,9 @@ class StoredEpochs(NamedTuple):
     async def read_last_number(self) -> int:
         """The number of the newest epoch, also if its row is gone; 0 if there was none."""
         found = await self.store.read_records(self.key, NUMBER_KIND, name=self.composer)
-        return int(found[-1].body) if found else 0
+        last = int(found[-1].body) if found else 0
+        # A fork has the rows of its parent, and no number of its own yet.
+        return max([last, *(row.number for row in self.rows)])
 
     async def read_parts(self, row: EpochRow) -> list[EpochPart]:
         """The texts of an epoch, in the order in which they were said."""
@@ -176,8 +178,7 @@ async def _put_shortened(
 ) -> None:
     """Store what is left of epochs in a conversation that has none."""
     found = [shorten_row(row, parts, cut, is_turn_end=is_turn_end) for row, parts in epochs]
-    left = [one for one in found if one is not None]
-    if left:
+    if left := [one for one in found if one is not None]:
         generation = (await store.head(key)).generation
         drafts = [
             RecordDraft(

@@ -343,6 +343,20 @@ async def test_a_fork_keeps_what_its_parent_said_until_both_have_ended(talk: Tal
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("restarts", [False, True])
+async def test_a_fork_numbers_its_epochs_on(talk: Talk, restarts: bool) -> None:
+    await talk.turn("one")
+    talk.texts.rule.text = "Be long."
+    await talk.turn("two")
+    name = await talk.agent.fork(**WHERE)
+    if restarts:
+        await talk.open()
+    talk.texts.rule.text = "Be brief again."
+    forked = await ask_fork(talk, name)
+    assert (forked.epoch, forked.end_reason) == (3, EndReason.INSTRUCTIONS)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("restarts", [False, True])
 async def test_dropping_the_last_turn_shortens_the_epoch(talk: Talk, restarts: bool) -> None:
     for hour in range(10, 14):
         talk.texts.clock.text = f"It is {hour}:00."
