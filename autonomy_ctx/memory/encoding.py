@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from sys import intern
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge, StoredFormTooNew
 from autonomy_ctx.formats.any_reply import read_message
@@ -48,6 +48,20 @@ StoredRow: TypeAlias = tuple[int, str, int, int, str, int, str]
 
 # The columns of a segment's row have the names of the fields.
 SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
+
+
+class MessageRow(NamedTuple):
+    """A message as it is stored. Microseconds since 1970; `whole` is the uncut body, if the log has less."""
+
+    position: int
+    id: str
+    created: int
+    is_user: bool
+    tokens: int
+    counter: str
+    size: int
+    body: str
+    whole: str | None
 
 
 class UnreadableRow(Exception):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
+from autonomy_ctx.memory.encoding import MessageRow
 from autonomy_ctx.memory.facts import EndedFact
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
@@ -20,20 +21,6 @@ from autonomy_ctx.memory.store import Head, Key, PinRow, StoredSegment, check_na
 
 KEYS_PER_PAGE = 500
 MESSAGES_PER_PAGE = 500
-
-
-class MessageRow(NamedTuple):
-    """A message as it is stored. Microseconds since 1970; `whole` is the uncut body, if the log has less."""
-
-    position: int
-    id: str
-    created: int
-    is_user: bool
-    tokens: int
-    counter: str
-    size: int
-    body: str
-    whole: str | None
 
 
 class SegmentCopy(NamedTuple):

@@ -6,18 +6,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from memory.scripts import run_on
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
 from autonomy_ctx.memory.encoding import make_draft
-from autonomy_ctx.memory.sqlite.log import (
-    BLOCK_ROWS,
-    LARGE_BODY_BYTES,
-    Transaction,
-    read_blocks,
-    read_head,
-    read_rows,
-)
+from autonomy_ctx.memory.sql.log import append, read_head
+from autonomy_ctx.memory.sqlite.window import BLOCK_ROWS, LARGE_BODY_BYTES, read_blocks, read_rows
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import MAIN, make_message
 
@@ -43,8 +38,8 @@ async def test_blocks_and_rows_say_the_same(
     path: Path, after: int, before: int | None, limit: int | None
 ) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
-    window = read_rows(connection, MAIN, after, before, limit, 2**60, 2**60)
-    assert read_blocks(connection, MAIN, after, before, limit) == window
+    window = run_on(connection, read_rows, MAIN, after, before, limit, 2**60, 2**60)
+    assert run_on(connection, read_blocks, MAIN, after, before, limit) == window
     connection.close()
 
 
@@ -54,18 +49,15 @@ async def test_rows_are_of_the_moment_of_their_head(path: Path) -> None:
 
     def write_in_between(statement: str) -> None:
         if "FROM message" in statement and not ends:
-            ends.append(read_head(other, MAIN).position)
-            other.execute("BEGIN")
-            transaction = Transaction(other)
-            transaction.append(MAIN, [make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())])
-            transaction.flush()
-            other.execute("COMMIT")
+            ends.append(run_on(other, read_head, MAIN).position)
+            draft = make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())
+            run_on(other, append, MAIN, [draft])
 
     connection.set_trace_callback(write_in_between)
-    window = read_rows(connection, MAIN, 0, None, 5, 2**60, 2**60)
+    window = run_on(connection, read_rows, MAIN, 0, None, 5, 2**60, 2**60)
     assert window is not None
     assert [window.head.position] == ends == [window.entries[-1].position]
-    assert read_head(connection, MAIN).position == window.head.position + 1
+    assert run_on(connection, read_head, MAIN).position == window.head.position + 1
     connection.close()
     other.close()
 

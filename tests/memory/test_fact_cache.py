@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite.facts import FactCache
+from autonomy_ctx.memory.sqlite.fact_cache import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
@@ -176,12 +176,12 @@ async def test_what_this_process_writes_need_not_be_read(tmp_path: Path) -> None
         merged = StoredSegment(first=1, last=4, text="m", tokens=1, level=1)
         assert await store.commit_segment(MAIN, merged, generation=0, fence=None)
         state = await store.summary(MAIN)
-        found = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        found = [one for one in statements if "FROM fact" in one and "source <> 'user'" not in one]
         assert found == []
         assert state.facts == await fresh_facts(store.path, MAIN)
         assert len(state.facts) > 3
         await store.facts(MAIN)
-        read = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        read = [one for one in statements if "FROM fact" in one and "source <> 'user'" not in one]
         assert all("f.ended_by IS NOT NULL" in one for one in read)
     finally:
         await store.close()

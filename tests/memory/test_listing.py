@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory.scripts import run_on
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreCorrupt
 from autonomy_ctx.memory.memory import PAGE_SIZE
-from autonomy_ctx.memory.sqlite import listing
+from autonomy_ctx.memory.sql import listing
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.validation import NotANumber
@@ -182,7 +183,7 @@ def steps(connection: sqlite3.Connection, list_page: Any, *arguments: Any) -> in
         return 0
 
     connection.set_progress_handler(count, 1)
-    assert len(list_page(connection, *arguments)) == arguments[-1]
+    assert len(run_on(connection, list_page, *arguments)) == arguments[-1]
     connection.set_progress_handler(None, 0)
     return counted
 

@@ -12,8 +12,8 @@ from memory.copy_cases import content, fill
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
+from autonomy_ctx.memory.encoding import MessageRow
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.transfer import MessageRow
 from autonomy_ctx.stores import CopyProgress, Key, copy_memory
 from autonomy_ctx.testing import make_message
 

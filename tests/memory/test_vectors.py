@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from memory.scripts import run_on
 
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.search_text import SearchScope
@@ -96,6 +97,6 @@ class TestSqliteVectors(VectorsContract):
         with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as connection:
             for key in scopes * 2:
                 search_scope = SearchScope(key.agent, key.scope, None)
-                [hit] = cache.search(connection, None, search_scope, pack_topic("cat"), number, 9)
+                [hit] = run_on(connection, cache.search, search_scope, pack_topic("cat"), number, 9)
                 assert hit.message.text == "a cat"
         assert 0 < cache.size_bytes <= 2 * 64 * (3 * 4 + 2 * 8)

@@ -13,9 +13,9 @@ from postgres_server import Databases
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import CopyConflict, CopyMismatch
+from autonomy_ctx.memory.encoding import MessageRow
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.transfer import MessageRow
 from autonomy_ctx.stores import CopyProgress, Key, copy_memory
 from autonomy_ctx.testing import make_message
 

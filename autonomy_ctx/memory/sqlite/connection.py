@@ -47,6 +47,9 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
         return error
     if "decode to UTF-8" in str(error):
         return _damage_error(path, "it holds text that is not UTF-8")
+    if isinstance(error, sqlite3.IntegrityError):
+        # What is there already is looked for first.
+        return _damage_error(path, "the head of a conversation contradicts its log")
     if "no such module: fts5" in str(error):
         return StoreUnavailable(
             path=path,

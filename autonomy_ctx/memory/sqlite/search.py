@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from autonomy_ctx.language.folding import FOLDING_VERSION
 from autonomy_ctx.language.search_terms import index_terms
-from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, RowHit, SearchScope, row_text
+from autonomy_ctx.memory.sql.forks import SharedRange, read_ranges
+from autonomy_ctx.memory.sql.log import read_indexed
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import snapshot
-from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
-from autonomy_ctx.memory.sqlite.log import Transaction
-from autonomy_ctx.memory.store import IndexedMessage, SearchHit
+from autonomy_ctx.memory.sqlite.session import SqliteSession, Transaction
+from autonomy_ctx.memory.store import SearchHit
 
 # How much of the log one transaction takes into the index, so that appends of others get their turn: about
 # 10 milliseconds.
@@ -58,13 +58,6 @@ _SELECT_CONVERSATION_NAME = "SELECT conversation FROM conversation WHERE id = ? 
 _SELECT_CONVERSATION = """
     SELECT id, (SELECT count(*) FROM (SELECT 1 FROM conversation WHERE agent = ?1 AND scope = ?2 LIMIT 2))
     FROM conversation WHERE agent = ?1 AND scope = ?2 AND conversation = ?3
-"""
-_SELECT_MESSAGES = """
-    SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body
-    FROM conversation c CROSS JOIN json_each(?4) wanted
-    LEFT JOIN shared_range r ON r.conversation_id = c.id AND wanted.value BETWEEN r.first AND r.last
-    CROSS JOIN message m ON m.conversation_id = coalesce(r.source_id, c.id) AND m.position = wanted.value
-    WHERE c.agent = ?1 AND c.scope = ?2 AND c.conversation = ?3
 """
 
 
@@ -114,7 +107,7 @@ def write_index_blocks(
     if transaction.has_indexed:
         return
     transaction.has_indexed = True
-    connection = transaction.flushed_connection()
+    connection = transaction.connection
     fulltext.create_index(connection)
     number = fulltext.ensure_scope_number(connection, search_scope.agent, search_scope.scope)
     for block in blocks:
@@ -131,51 +124,31 @@ def purge_step(transaction: Transaction) -> bool:
     if transaction.has_indexed:
         return True
     transaction.has_indexed = True
-    more = fulltext.purge_index_step(transaction.flushed_connection())
+    more = fulltext.purge_index_step(transaction.connection)
     transaction.has_deleted = transaction.has_deleted or not more
     return more
 
 
-def search_messages(
-    connection: sqlite3.Connection,
-    search_scope: SearchScope,
-    terms: QueryTerms,
-    limit: int,
-    *,
-    even_if_stale: bool,
+async def search_messages(
+    session: SqliteSession, search_scope: SearchScope, terms: QueryTerms, limit: int, *, even_if_stale: bool
 ) -> list[SearchHit] | PendingIndexWork:
     """Search in one snapshot, or return the work that has to be done first."""
-    with snapshot(connection):
-        first = None if even_if_stale else pending_index_work(connection, search_scope)
-        return _find(connection, search_scope, terms, limit) if first is None else first
+    first = None if even_if_stale else pending_index_work(session.connection, search_scope)
+    return await _find(session, search_scope, terms, limit) if first is None else first
 
 
-def read_indexed(
-    connection: sqlite3.Connection, agent: str, scope: str, places: Sequence[tuple[str, int]]
-) -> list[IndexedMessage]:
-    """The messages at many places."""
-    positions: dict[str, list[int]] = {}
-    for conversation, position in places:
-        positions.setdefault(conversation, []).append(position)
-    return [
-        IndexedMessage(conversation, *decode_entry(*row))
-        for conversation, some in positions.items()
-        for row in connection.execute(_SELECT_MESSAGES, (agent, scope, conversation, str(some))).fetchall()
-    ]
-
-
-def read_hits(
-    connection: sqlite3.Connection, search_scope: SearchScope, found: Sequence[RowHit]
+async def read_hits(
+    session: SqliteSession, search_scope: SearchScope, found: Sequence[RowHit]
 ) -> list[SearchHit]:
     """The messages that were found; what one conversation shares with others has its name."""
     agent, scope, conversation = search_scope
     names: dict[int, str] = {}
     for number in {one.conversation_id for one in found}:
-        row = connection.execute(_SELECT_CONVERSATION_NAME, (number, agent, scope)).fetchone()
+        row = session.connection.execute(_SELECT_CONVERSATION_NAME, (number, agent, scope)).fetchone()
         if conversation is not None or row is not None:
             names[number] = conversation or row[0]
     known = [(names[one.conversation_id], one) for one in found if one.conversation_id in names]
-    read = read_indexed(connection, agent, scope, [(name, one.position) for name, one in known])
+    read = await read_indexed(session, agent, scope, [(name, one.position) for name, one in known])
     messages = {(name, position): message for name, position, message in read}
     return [
         SearchHit(conversation=name, position=one.position, message=message, score=one.score)
@@ -184,9 +157,10 @@ def read_hits(
     ]
 
 
-def _find(
-    connection: sqlite3.Connection, search_scope: SearchScope, terms: QueryTerms, limit: int
+async def _find(
+    session: SqliteSession, search_scope: SearchScope, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
+    connection = session.connection
     number = fulltext.find_scope_number(connection, search_scope.agent, search_scope.scope)
     if number is None:
         return []
@@ -197,6 +171,6 @@ def _find(
             return []
         # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
         if one[1] > 1:
-            conversation_id, ranges = one[0], read_ranges(connection, one[0])
+            conversation_id, ranges = one[0], await read_ranges(session, one[0])
     hits = fulltext.find_hits(connection, number, conversation_id, terms, limit, ranges)
-    return read_hits(connection, search_scope, hits)
+    return await read_hits(session, search_scope, hits)

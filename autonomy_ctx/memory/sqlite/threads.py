@@ -25,9 +25,9 @@ from autonomy_ctx.memory.sqlite.connection import (
     file_size,
     translate_error,
 )
-from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
+from autonomy_ctx.memory.sqlite.session import Transaction
 from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread, finish_jobs
 
 T = TypeVar("T")
@@ -225,7 +225,6 @@ class Writer:
             except AutonomyCtxError as error:
                 # The job was rolled back, so the others can continue.
                 job.error = error
-        transaction.flush()
         progress = transaction.count()
         connection.execute("COMMIT")
         for note in transaction.when_committed:

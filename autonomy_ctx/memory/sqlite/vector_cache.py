@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 from cachetools import LRUCache
 
 from autonomy_ctx.memory.search_text import SearchScope
-from autonomy_ctx.memory.sqlite.connection import snapshot
-from autonomy_ctx.memory.sqlite.forks import read_ranges
+from autonomy_ctx.memory.sql.forks import read_ranges
 from autonomy_ctx.memory.sqlite.search import read_hits
+from autonomy_ctx.memory.sqlite.session import SqliteSession
 from autonomy_ctx.memory.store import SearchHit
 from autonomy_ctx.memory.vector_matrix import VectorMatrix
 from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER
@@ -70,34 +70,28 @@ class VectorCache:
             max_bytes, getsizeof=lambda one: one.matrix.size_bytes
         )
 
-    def search(
-        self,
-        connection: sqlite3.Connection,
-        identity: object,
-        search_scope: SearchScope,
-        vector: bytes,
-        embedder: int,
-        limit: int,
+    async def search(
+        self, session: SqliteSession, search_scope: SearchScope, vector: bytes, embedder: int, limit: int
     ) -> list[SearchHit]:
-        """The nearest messages, in one snapshot. `identity` says which file it is."""
+        """The nearest messages, in one snapshot."""
         agent, scope, conversation = search_scope
-        with snapshot(connection):
-            found = connection.execute(_SELECT_STATE, (embedder, agent, scope)).fetchone()
-            if found is None:
-                return []
-            state = _FileState(identity, embedder, *found)
-            if conversation is None:
-                near = self._refresh(connection, (agent, scope, None), state, vector).nearest(vector, limit)
-                return read_hits(connection, search_scope, near)
-            row = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
-            near = []
-            for shared in [] if row is None else read_ranges(connection, row[0]):
-                matrix = self._refresh(connection, (agent, scope, shared.conversation_id), state, vector)
-                near += matrix.nearest(vector, limit, [shared])
-            best = nlargest(limit, near, key=lambda one: (one.score, one.position))
-            return read_hits(connection, search_scope, best)
+        connection = session.connection
+        found = connection.execute(_SELECT_STATE, (embedder, agent, scope)).fetchone()
+        if found is None:
+            return []
+        state = _FileState(session.identity, embedder, *found)
+        if conversation is None:
+            near = self._refresh(connection, (agent, scope, None), state, vector).nearest(vector, limit)
+            return await read_hits(session, search_scope, near)
+        row = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
+        near = []
+        for shared in [] if row is None else await read_ranges(session, row[0]):
+            matrix = self._refresh(connection, (agent, scope, shared.conversation_id), state, vector)
+            near += matrix.nearest(vector, limit, [shared])
+        best = nlargest(limit, near, key=lambda one: (one.score, one.position))
+        return await read_hits(session, search_scope, best)
 
-    def forget(self, _: sqlite3.Connection, scope: str) -> None:
+    def forget(self, scope: str) -> None:
         """Drop a scope from which something was deleted."""
         for key in [key for key in self._matrices if key[1] == scope]:
             del self._matrices[key]

@@ -1,0 +1,222 @@
+"""The scripts of facts: writing changes, reading facts, and undoing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from autonomy_ctx.language.fact import Fact, FactChange, fact_id
+from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.facts import (
+    ENDED_BY_REMOVAL,
+    FACT_COLUMNS,
+    NO_SEGMENT,
+    DroppedFacts,
+    EndedFact,
+    FactIndex,
+    FactRow,
+    decode_fact_row,
+    ended_state,
+    make_fact,
+    make_rows,
+)
+from autonomy_ctx.memory.sql.query import load_queries
+from autonomy_ctx.memory.sql.session import Session
+from autonomy_ctx.memory.store import MAX_POSITION, ProfileFact
+
+COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
+_QUERIES = load_queries(
+    "facts", columns=COLUMNS_OF_FACT, is_fact="{sqlite: f.is_done = 0}{postgres: NOT f.is_done}"
+)
+
+
+class FactsInForce(NamedTuple):
+    """Facts that were read, and what they were read from."""
+
+    # A file, a conversation in it, and its generation.
+    past: tuple[object, int, int]
+    revision: int
+    facts: tuple[Fact, ...]
+    # Those that were read and held, and those that they stand for, by their marks.
+    holding: Mapping[str, Fact]
+    replaced: Mapping[str, Fact]
+    # Made by the first change.
+    fact_index: FactIndex | None = None
+
+    def changeable_index(self) -> FactIndex:
+        """An index of the facts that hold, for one transaction."""
+        if self.fact_index is not None:
+            return self.fact_index.copy()
+        holding = (fact for fact in self.facts if fact.state == "holds")
+        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
+
+    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
+        """The facts after these rows, of the next revision."""
+        return self._replace(
+            revision=self.revision + 1,
+            facts=_change_facts(self.facts, rows) if rows else self.facts,
+            fact_index=None if index is None or not index.is_unambiguous else index,
+        )
+
+
+def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
+    """The facts in force after rows that are written next."""
+    ended = {row.target for row in rows if row.target is not None}
+    new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
+    if not ended:
+        return (*facts, *new)
+    names = set(map(fact_id, ended))
+    holding = [fact for fact in facts if fact.state == "holds" and fact.id not in names] + new
+    # Those that the facts stand for: the ones before, and those that have ended now.
+    before = {fact.id: fact for fact in facts if fact.state == "replaced"}
+    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}
+    before |= {fact_id(row.number): make_fact(row, "replaced") for row in rows if row.number in ended}
+    return (*(before[fact.replaces] for fact in holding if fact.replaces in before), *holding)
+
+
+async def read_profile_facts(session: Session, agent: str, scope: str) -> list[ProfileFact]:
+    """The facts of all conversations of a scope with an agent that hold in all of them, oldest first."""
+    rows = await session.fetch(_QUERIES["select_profile"], agent=agent, scope=scope)
+    return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
+
+
+async def read_all_facts(
+    session: Session, conversation_id: int, known: FactsInForce | None = None
+) -> list[Fact]:
+    """All stored facts in the order of writing, with their states. Those that are `known` are not read."""
+    query = _QUERIES["select_all" if known is None else "select_ended"]
+    read = [
+        make_fact(decode_fact_row(row[:-1]), ended_state(None if row[-1] is None else bool(row[-1])))
+        for row in await session.fetch(query, id=conversation_id)
+    ]
+    if known is None:
+        return read
+    holding = [fact for fact in known.facts if fact.state == "holds"]
+    return sorted([*holding, *read], key=lambda fact: int(fact.id[1:]))
+
+
+async def read_fact_rows(session: Session, conversation_id: int) -> list[EndedFact]:
+    """All rows, and what ended each."""
+    return list(map(_ended_fact, await session.fetch(_QUERIES["select_rows"], id=conversation_id)))
+
+
+def _ended_fact(row: Sequence[Any]) -> EndedFact:
+    return EndedFact(decode_fact_row(row[:-1]), row[-1])
+
+
+class WrittenFacts(NamedTuple):
+    """The facts that changes have added, and all facts in force after them, if they were known before."""
+
+    added: list[Fact]
+    known: FactsInForce | None
+
+
+async def write_facts(
+    session: Session,
+    conversation_id: int,
+    changes: Sequence[FactChange],
+    *,
+    known: FactsInForce | None = None,
+    segment: int = NO_SEGMENT,
+    dropped: Sequence[EndedFact] = (),
+) -> WrittenFacts:
+    """Make changes. If it is `known` which facts hold, they are not read."""
+    if not changes:
+        return WrittenFacts([], None if known is None else known.change((), known.fact_index))
+    last = await read_last_fact(session, conversation_id)
+    if known is None:
+        holding = await session.fetch(_QUERIES["select_holding"], id=conversation_id)
+        index = FactIndex.of_rows(map(decode_fact_row, holding))
+    else:
+        index = known.changeable_index()
+    before = DroppedFacts(dropped)
+    rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
+    if rows:
+        await _insert_rows(session, conversation_id, rows)
+        ended = [(row.target, row.number) for row in rows if row.target is not None]
+        await _end_facts(session, conversation_id, [*ended, *before.ends(rows)])
+        last = max(last, *(row.number for row in rows))
+        await session.execute(_QUERIES["update_last"], id=conversation_id, last=last)
+    by_target = {row.target: row.is_done for row in rows}
+    added = [
+        make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
+    return WrittenFacts(added, None if known is None else known.change(rows, index))
+
+
+async def read_last_fact(session: Session, conversation_id: int) -> int:
+    """The last number given to a fact."""
+    [(last,)] = await session.fetch(_QUERIES["select_last"], id=conversation_id)
+    return int(last)
+
+
+async def remove_fact(session: Session, conversation_id: int, number: int) -> bool:
+    """Remove a fact that holds. The fact that it replaced does not come back."""
+    rows = await session.fetch(_QUERIES["remove"], id=conversation_id, number=number)
+    ended = [(target, ENDED_BY_REMOVAL) for (target,) in rows if target is not None]
+    await _end_facts(session, conversation_id, ended)
+    return bool(rows)
+
+
+async def drop_facts_of_segment(session: Session, conversation_id: int, segment: int) -> int:
+    """Delete the facts that were written with a segment."""
+    rows = await session.fetch(_QUERIES["select_of_segment"], id=conversation_id, segment=segment)
+    return await _delete_facts(session, conversation_id, [number for (number,) in rows])
+
+
+async def drop_lost_facts(session: Session, conversation_id: int) -> int:
+    """Delete the facts of segments that are gone."""
+    rows = await session.fetch(_QUERIES["select_lost"], id=conversation_id)
+    return await _delete_facts(session, conversation_id, [number for (number,) in rows])
+
+
+async def drop_derived_facts(
+    session: Session, conversation_id: int, first: int = 0, last: int = MAX_POSITION
+) -> list[EndedFact]:
+    """Delete the facts of messages in a range that no user wrote, and return them."""
+    values = {"id": conversation_id, "first": first, "last": last}
+    facts = list(map(_ended_fact, await session.fetch(_QUERIES["select_derived"], **values)))
+    await _delete_facts(session, conversation_id, [fact.row.number for fact in facts])
+    return facts
+
+
+async def _delete_facts(session: Session, conversation_id: int, numbers: Sequence[int]) -> int:
+    """Delete rows; facts that they ended hold again."""
+    if numbers:
+        values = {"id": conversation_id, "numbers": session.array(numbers)}
+        await session.execute(_QUERIES["restore_ended"], **values)
+        await session.execute(_QUERIES["delete"], **values)
+    return len(numbers)
+
+
+async def read_forkable_facts(
+    session: Session, conversation_id: int, at: int, covered: int
+) -> tuple[dict[int, FactRow], dict[int, int]]:
+    """The input of `fork_facts` for a fork at a position: rows by number, and what ended them."""
+    found = await session.fetch(_QUERIES["select_forkable"], id=conversation_id, at=at, covered=covered)
+    ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
+    return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
+
+
+async def insert_ended_facts(session: Session, conversation_id: int, facts: Sequence[EndedFact]) -> None:
+    """Write the rows of a fork or of a copy."""
+    await _insert_rows(session, conversation_id, [fact.row for fact in facts])
+    ended = [(fact.row.number, fact.ended_by) for fact in facts if fact.ended_by is not None]
+    await _end_facts(session, conversation_id, ended)
+
+
+async def _insert_rows(session: Session, conversation_id: int, rows: Sequence[FactRow]) -> None:
+    if rows:
+        columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
+        columns["text"] = [encode_text(row.text) for row in rows]
+        await session.insert("fact", {"conversation_id": conversation_id, **columns})
+
+
+async def _end_facts(session: Session, conversation_id: int, ended: Iterable[tuple[int, int]]) -> None:
+    """Mark facts as ended by rows."""
+    rows = [{"id": conversation_id, "number": number, "by": by} for number, by in ended]
+    if rows:
+        await session.execute_many(_QUERIES["end_fact"], rows)

@@ -1,0 +1,183 @@
+"""The scripts of the message log: finding conversations, appending, and finding single messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.memory.encoding import MessageRow, decode_entry, same_content, to_microseconds
+from autonomy_ctx.memory.sql.query import load_queries
+from autonomy_ctx.memory.sql.session import Session
+from autonomy_ctx.memory.store import MAX_POSITION, Draft, Head, IndexedMessage, Key
+from autonomy_ctx.messages.message import ChatRole
+
+# The messages of a conversation `c` by `m`: of a fork those of its ranges, of any other its own rows. With
+# the plus, SQLite does not look for messages by these positions, which are all, but by what else is asked.
+MESSAGES = f"""
+    @conversation c LEFT JOIN @shared_range r ON r.conversation_id = c.id
+    JOIN @message m ON m.conversation_id = coalesce(r.source_id, c.id)
+        AND {{sqlite: +}}m.position BETWEEN coalesce(r.first, 1) AND coalesce(r.last, {MAX_POSITION})
+"""
+MESSAGE_ID = "{sqlite: m.id}{postgres: coalesce(m.long_id, m.id)}"
+_QUERIES = load_queries(
+    "log",
+    head="c.id, c.head, c.count, c.generation, c.last_user, c.revision",
+    messages=MESSAGES,
+    messages_by_id=MESSAGES.replace("@message m", "@message m {sqlite: INDEXED BY message_id}"),
+    message_id=MESSAGE_ID,
+)
+
+
+class MessagePlace(NamedTuple):
+    """The conversation whose row a message is, and its position."""
+
+    conversation_id: int
+    position: int
+
+
+async def find_conversation(session: Session, key: Key, *, lock: bool = False) -> tuple[int, Head] | None:
+    """The number of a conversation, and its state; with `lock`, it stays so until the transaction ends."""
+    query = _QUERIES["lock" if lock else "find"]
+    rows = await session.fetch(query, **session.key_values(key))
+    return (rows[0][0], Head(*rows[0][1:])) if rows else None
+
+
+async def ensure_conversation(session: Session, key: Key) -> tuple[int, Head]:
+    """Find a conversation and lock it; a row is made for one that is new."""
+    while (found := await find_conversation(session, key, lock=True)) is None:
+        await session.execute(_QUERIES["make"], **session.key_values(key))
+    return found
+
+
+async def find_conversation_ids(
+    session: Session, scope: str, agent: str | None, conversation: str | None, *, lock: bool = False
+) -> list[int]:
+    """The numbers of the conversations of a scope, optionally of one agent or one name."""
+    if agent is not None and conversation is not None:
+        found = await find_conversation(session, Key(agent, scope, conversation), lock=lock)
+        return [] if found is None else [found[0]]
+    query = _QUERIES["lock_ids" if lock else "find_ids"]
+    rows = await session.fetch(query, scope=scope, agent=agent, conversation=conversation)
+    return [number for (number,) in rows]
+
+
+async def append(session: Session, key: Key, drafts: Sequence[Draft]) -> list[int]:
+    """Store those of the drafts that are new, all or none; for the others, give the positions they have."""
+    if not drafts:
+        return []
+    conversation_id, head = await ensure_conversation(session, key)
+    known = await find_messages(session, conversation_id, drafts)
+    positions: list[int] = []
+    new: list[MessageRow] = []
+    for draft in drafts:
+        body = draft.whole or draft.body
+        position, other = known.setdefault(draft.message.id, (head.position + len(new) + 1, body))
+        if position > head.position + len(new):
+            new.append(_make_row(position, draft))
+        elif not same_content(other, body):
+            raise ConflictingMessage(message_id=draft.message.id, position=position)
+        positions.append(position)
+    if new:
+        await insert_messages(session, conversation_id, new)
+        last_user = max([head.last_user, *(row.position for row in new if row.is_user)])
+        values = {"head": head.position + len(new), "number": len(new), "last_user": last_user}
+        await session.execute(_QUERIES["move_head"], id=conversation_id, **values)
+        if not head.count:
+            await session.execute(_QUERIES["note_first"], id=conversation_id)
+    return positions
+
+
+async def insert_messages(session: Session, conversation_id: int, rows: Sequence[MessageRow]) -> None:
+    """Store messages at their positions."""
+    names = MessageRow._fields[:-1]
+    columns: dict[str, Any] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    await session.insert("message", {"conversation_id": conversation_id, **columns})
+    if large := [row for row in rows if row.whole is not None]:
+        places, bodies = [row.position for row in large], [row.whole for row in large]
+        await session.insert(
+            "whole", {"conversation_id": conversation_id, "position": places, "body": bodies}
+        )
+    session.note_appended(len(rows))
+
+
+def _make_row(position: int, draft: Draft) -> MessageRow:
+    message = draft.message
+    return MessageRow(
+        position,
+        message.id,
+        to_microseconds(message.created_at),
+        message.role is ChatRole.USER,
+        draft.tokens,
+        draft.counter,
+        draft.size,
+        draft.body,
+        draft.whole,
+    )
+
+
+async def find_messages(
+    session: Session, conversation_id: int, drafts: Sequence[Draft]
+) -> dict[str, tuple[int, str]]:
+    """Positions and uncut bodies of those drafts that are stored, by id."""
+    ids = session.array([session.index_text(draft.message.id) for draft in drafts])
+    rows = await session.fetch(_QUERIES["find_messages"], id=conversation_id, ids=ids)
+    return {message_id: (position, body) for message_id, position, body in rows}
+
+
+async def is_stored(session: Session, conversation_id: int, drafts: Sequence[Draft]) -> bool:
+    """True when all drafts are in the log already."""
+    known = await find_messages(session, conversation_id, drafts)
+    return all(
+        draft.message.id in known and same_content(known[draft.message.id][1], draft.whole or draft.body)
+        for draft in drafts
+    )
+
+
+async def find_place(session: Session, conversation_id: int, message_id: str) -> MessagePlace | None:
+    """Where a message of a conversation is kept."""
+    indexed = session.index_text(message_id)
+    rows = await session.fetch(_QUERIES["find_place"], id=conversation_id, message_id=indexed)
+    return MessagePlace(*rows[0]) if rows else None
+
+
+async def read_head(session: Session, key: Key) -> Head:
+    """The state of a conversation."""
+    found = await find_conversation(session, key)
+    return Head() if found is None else found[1]
+
+
+async def read_full_text(session: Session, key: Key, message_id: str) -> str | None:
+    """The uncut body of a message that was too large for the log."""
+    values = {**session.key_values(key), "message_id": session.index_text(message_id)}
+    rows = await session.fetch(_QUERIES["select_whole"], **values)
+    return str(rows[0][0]) if rows else None
+
+
+async def read_indexed(
+    session: Session, agent: str, scope: str, places: Iterable[tuple[str, int]]
+) -> list[IndexedMessage]:
+    """The messages at many places."""
+    positions: dict[str, list[int]] = {}
+    for conversation, position in places:
+        positions.setdefault(conversation, []).append(position)
+    values = [
+        {**session.key_values(Key(agent, scope, name)), "positions": session.array(some)}
+        for name, some in positions.items()
+    ]
+    answers = await session.fetch_each(_QUERIES["select_messages"], values)
+    return [
+        IndexedMessage(name, *decode_entry(*row))
+        for name, rows in zip(positions, answers, strict=True)
+        for row in rows
+    ]
+
+
+async def raise_revision(session: Session, conversation_id: int, *, new_generation: bool) -> None:
+    """Note that segments, pins or facts have changed."""
+    await session.execute(_QUERIES["raise_revision"], id=conversation_id, generations=int(new_generation))
+
+
+async def raise_generation(session: Session, conversation_id: int) -> None:
+    """Make void what was derived from the conversation so far."""
+    await session.execute(_QUERIES["raise_generation"], id=conversation_id)

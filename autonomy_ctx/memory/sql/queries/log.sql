@@ -1,0 +1,52 @@
+-- name: find
+SELECT {head} FROM @conversation c WHERE @key(c)
+
+-- name: lock
+-- Others may quote its messages meanwhile (`FOR KEY SHARE`), but not while a deletion has its lock.
+SELECT {head} FROM @conversation c WHERE @key(c) {postgres: FOR NO KEY UPDATE}
+
+-- name: make
+INSERT INTO @conversation ({postgres: key,} agent, scope, conversation)
+VALUES ({postgres: :key,} :agent, :scope, :conversation) ON CONFLICT DO NOTHING
+
+-- name: find_ids
+SELECT id FROM @conversation
+WHERE scope = :scope AND (:agent::text IS NULL OR agent = :agent)
+  AND (:conversation::text IS NULL OR conversation = :conversation)
+ORDER BY id
+
+-- name: lock_ids
+-- In the same order for all: two that delete at once would wait for each other.
+SELECT id FROM @conversation
+WHERE scope = :scope AND (:agent::text IS NULL OR agent = :agent)
+  AND (:conversation::text IS NULL OR conversation = :conversation)
+ORDER BY id {postgres: FOR UPDATE}
+
+-- name: find_messages
+SELECT {message_id}, m.position, coalesce(w.body, m.body) FROM {messages_by_id}
+LEFT JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
+WHERE c.id = :id AND m.id @in(:ids)
+
+-- name: find_place
+SELECT m.conversation_id, m.position FROM {messages} WHERE c.id = :id AND m.id = :message_id
+
+-- name: move_head
+UPDATE @conversation SET head = :head, count = count + :number, last_user = :last_user WHERE id = :id
+
+-- name: note_first
+UPDATE @conversation SET has_messages = TRUE WHERE id = :id
+
+-- name: select_whole
+SELECT w.body FROM {messages}
+JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
+WHERE @key(c) AND m.id = :message_id
+
+-- name: select_messages
+SELECT m.position, {message_id}, m.created, m.tokens, m.counter, m.body
+FROM {messages} WHERE @key(c) AND m.position @in(:positions)
+
+-- name: raise_revision
+UPDATE @conversation SET revision = revision + 1, generation = generation + :generations WHERE id = :id
+
+-- name: raise_generation
+UPDATE @conversation SET generation = generation + 1 WHERE id = :id

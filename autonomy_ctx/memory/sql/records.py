@@ -1,0 +1,224 @@
+"""The scripts of records: how rows beside the messages of a conversation are stored, read and dropped.
+
+Records are put under the lock of their conversation, so that a higher number is never seen before a lower
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
+from autonomy_ctx.memory.sql.log import MESSAGES, ensure_conversation, find_conversation, raise_generation
+from autonomy_ctx.memory.sql.query import load_queries
+from autonomy_ctx.memory.sql.session import NOW, Session
+from autonomy_ctx.memory.store import MAX_POSITION, Key, MessageRef, Record
+
+_QUERIES = load_queries(
+    "records",
+    messages=MESSAGES,
+    record_name="{sqlite: r.name}{postgres: coalesce(r.long_name, r.name)}",
+    own_name="{sqlite: name}{postgres: coalesce(long_name, name)}",
+    # A body that is too large is not read.
+    size="{sqlite: r.size}{postgres: 0}",
+    body="{sqlite: CASE WHEN r.size <= :max_bytes THEN r.body END}{postgres: r.body}",
+)
+
+
+class QuotedPlace(NamedTuple):
+    """A message that a record quotes; position 0 is any of the conversation."""
+
+    conversation_id: int
+    position: int
+
+
+class RecordPlace(NamedTuple):
+    """The conversation of a record, and the messages that the record quotes."""
+
+    conversation_id: int
+    quoted: list[QuotedPlace]
+
+
+async def put_records(
+    session: Session,
+    key: Key,
+    kind: str,
+    records: Sequence[tuple[str, str]],
+    keep: int | None,
+    derived: bool,
+    generation: int | None,
+    refs: Sequence[MessageRef] = (),
+) -> list[int]:
+    """Store records at the end; none for another generation, or if a quoted message is gone."""
+    place = await _find_place(session, key, generation, refs)
+    return [] if place is None else await _insert_records(session, place, kind, records, keep, derived)
+
+
+async def put_draft(session: Session, key: Key, draft: RecordDraft) -> None:
+    """Store a record and its parts, if what it expects is there."""
+    place = await _find_place(session, key, draft.generation, draft.refs)
+    if place is None:
+        return
+    records: Sequence[tuple[str, str]] = [(draft.name, draft.body)]
+    keep = draft.keep
+    if draft.expected is not None:
+        values = {"id": place.conversation_id, "kind": draft.kind, "name": session.index_text(draft.name)}
+        rows = await session.fetch(_QUERIES["select_expected"], **values)
+        if (rows[0][1] if rows else encode_text("")) != encode_text(draft.expected):
+            return
+        if rows:
+            # One that is replaced is not one more; the newest stays where it is.
+            keep = None
+            if rows[0][2] and not place.quoted:
+                body = encode_text(draft.body)
+                new = {"size": len(body.encode()), "derived": draft.derived, "body": body}
+                await session.execute(_QUERIES["update_newest"], number=rows[0][0], **new)
+                records = ()
+    await _insert_records(session, place, draft.kind, records, keep, draft.derived)
+    await _insert_records(session, place, draft.parts_kind, draft.parts, None, draft.derived)
+    if draft.ends_quotes:
+        await end_quotes(session, place.conversation_id)
+        await raise_generation(session, place.conversation_id)
+
+
+async def _insert_records(
+    session: Session,
+    place: RecordPlace,
+    kind: str,
+    records: Sequence[tuple[str, str]],
+    keep: int | None,
+    derived: bool,
+) -> list[int]:
+    names = [name for name, _ in records]
+    # Of several with one name each gets a number, and the last one stays.
+    batches = [records] if len(set(names)) == len(names) else [[one] for one in records]
+    numbers: list[int] = []
+    for batch in batches:
+        if batch:
+            numbers += await _insert_batch(session, place, kind, batch, derived)
+    if keep is not None:
+        values = {"id": place.conversation_id, "kind": kind, "keep": keep}
+        await session.execute(_QUERIES["delete_oldest"], **values)
+    return numbers
+
+
+async def _insert_batch(
+    session: Session, place: RecordPlace, kind: str, records: Sequence[tuple[str, str]], derived: bool
+) -> list[int]:
+    """Store records with different names instead of those that have them."""
+    names, bodies = [name for name, _ in records], [encode_text(body) for _, body in records]
+    indexed = session.array([session.index_text(name) for name in names])
+    await session.execute(_QUERIES["delete_named"], id=place.conversation_id, kind=kind, names=indexed)
+    columns = {
+        "conversation_id": place.conversation_id,
+        "kind": kind,
+        "name": names,
+        "at": NOW,
+        "derived": derived,
+        "size": [len(body.encode()) for body in bodies],
+        "body": bodies,
+    }
+    numbers = await session.insert("record", columns, returning="number")
+    if place.quoted:
+        refs = [(*one, number) for one in dict.fromkeys(place.quoted) for number in numbers]
+        ids, positions, quoting = ([*column] for column in zip(*refs, strict=True))
+        await session.insert("record_ref", {"conversation_id": ids, "position": positions, "number": quoting})
+    return numbers
+
+
+async def _find_place(
+    session: Session, key: Key, generation: int | None, refs: Sequence[MessageRef]
+) -> RecordPlace | None:
+    """The conversation for records, and the messages that they quote; None if they must not be stored."""
+    found = await find_conversation(session, key, lock=True)
+    if generation not in (None, 0 if found is None else found[1].generation):
+        return None
+    quoted = await _find_quoted(session, key, refs)
+    if quoted is None:
+        return None
+    return RecordPlace((await ensure_conversation(session, key) if found is None else found)[0], quoted)
+
+
+async def _find_quoted(session: Session, key: Key, refs: Sequence[MessageRef]) -> list[QuotedPlace] | None:
+    """The quoted messages, whose conversations are locked; None if one is not there."""
+    known: dict[Key, tuple[int, int]] = {}
+    # In one order for all, so that nobody waits for one who waits for them.
+    for ref in sorted(refs, key=lambda one: one.key(key)):
+        quoted = ref.key(key)
+        if ref.generation == 0:
+            # Nothing is in it yet; it must be there to be quoted.
+            await ensure_conversation(session, quoted)
+        if quoted not in known:
+            rows = await session.fetch(_QUERIES["lock_quoted"], **session.key_values(quoted))
+            if not rows:
+                return None
+            known[quoted] = rows[0]
+        if ref.generation not in (None, known[quoted][1]):
+            return None
+    places: list[QuotedPlace] = []
+    for ref in refs:
+        conversation_id = known[ref.key(key)][0]
+        # Another statement: after waiting for a lock, this one sees what the other has deleted.
+        if ref.position is not None and not await session.fetch(
+            _QUERIES["find_quoted"], id=conversation_id, position=ref.position
+        ):
+            return None
+        places.append(QuotedPlace(conversation_id, ref.position or 0))
+    return places
+
+
+async def end_quotes(session: Session, conversation_id: int) -> None:
+    """Delete the records that quote a conversation as a whole; what is put meanwhile waits, and is seen."""
+    await session.fetch(_QUERIES["lock_quotes"], id=conversation_id)
+    await delete_quoting(session, conversation_id, 0, 0)
+
+
+async def delete_quoting(session: Session, conversation_id: int, first: int, last: int) -> None:
+    """Delete the records of any conversation that quote messages of a range, or the conversation."""
+    session.note_deletion()
+    values = {"id": conversation_id, "first": first, "last": last}
+    await session.execute(_QUERIES["delete_quoting"], **values)
+
+
+async def delete_unknown(session: Session, scope: str) -> None:
+    """Delete the records of a scope of which it is not known what they quote."""
+    await session.execute(_QUERIES["delete_unknown"], scope=scope)
+
+
+async def read_records(
+    session: Session,
+    key: Key,
+    kind: str,
+    name: str | None,
+    after: int,
+    limit: int | None,
+    max_bytes: int = MAX_POSITION,
+    max_rows: int = MAX_POSITION,
+) -> list[Record] | None:
+    """The newest records after a number, oldest first; None when they are more than they may be."""
+    values: dict[str, Any] = {**session.key_values(key), "kind": kind, "after": after}
+    values |= {"limit": min(MAX_POSITION if limit is None else limit, max_rows + 1), "max_bytes": max_bytes}
+    query = _QUERIES["select_newest"]
+    if name is not None:
+        query, values["name"] = _QUERIES["select_named"], session.index_text(name)
+    rows = await session.fetch(query, **values)
+    if len(rows) > max_rows or sum(row[3] for row in rows) > max_bytes:
+        return None
+    return [decode_record(number, name, at, body) for number, name, at, _, body in reversed(rows)]
+
+
+async def drop_records(
+    session: Session, key: Key, kind: str, names: Sequence[str] | None, before: float | None
+) -> list[str]:
+    """Remove records; the names of those that were there, oldest first."""
+    found = await find_conversation(session, key)
+    if found is None:
+        return []
+    values: dict[str, Any] = {"id": found[0], "kind": kind, "before": before}
+    query = _QUERIES["drop"]
+    if names is not None:
+        query = _QUERIES["drop_named"]
+        values["names"] = session.array([session.index_text(name) for name in names])
+    return [name for _, name in sorted(await session.fetch(query, **values))]

@@ -1,0 +1,275 @@
+"""`SqlStore`: the store protocols on a database, by the scripts of this package.
+
+A subclass runs the scripts: it knows how to begin a transaction and what to do when the database does not
+answer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from autonomy_ctx.language.fact import Fact, FactChange
+from autonomy_ctx.memory.joint_append import RecordDraft, check_record
+from autonomy_ctx.memory.outline import ConversationOutline
+from autonomy_ctx.memory.sql import deletion, forks, leases, listing, log, summaries, turns
+from autonomy_ctx.memory.sql import facts as fact_rows
+from autonomy_ctx.memory.sql import records as record_rows
+from autonomy_ctx.memory.sql.outline import read_outline
+from autonomy_ctx.memory.sql.session import Session
+from autonomy_ctx.memory.store import (
+    ConversationInfo,
+    Draft,
+    Head,
+    IndexedMessage,
+    Key,
+    Lease,
+    MessageRef,
+    PinSource,
+    ProfileFact,
+    Record,
+    StoredSegment,
+    TurnStart,
+    TurnToken,
+    check_drop,
+    check_put,
+    check_read,
+)
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.encoding import MessageRow
+    from autonomy_ctx.memory.transfer import ConversationCopy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Script: TypeAlias = Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]
+
+
+class SqlStore(ABC):
+    """What is the same on every database. `read`, `summary`, `search` and vectors are not."""
+
+    @abstractmethod
+    async def _read(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+        """Run a script that only reads, in one snapshot."""
+
+    @abstractmethod
+    async def _write(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+        """Run a script in one transaction, exactly once."""
+
+    @abstractmethod
+    def _wake_turns(self, key: Key) -> None:
+        """Wake the turns of this process that wait for a conversation."""
+
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
+    ) -> list[int]:
+        return await self.append_with_records(key, drafts, (), turn=turn, ends=ends)
+
+    async def append_with_records(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        records: Sequence[RecordDraft],
+        *,
+        turn: TurnToken | None = None,
+        ends: bool = False,
+    ) -> list[int]:
+        for record in records:
+            check_record(record)
+        positions = await self._write(append_with_records, key, drafts, records, turn, ends)
+        if ends:
+            self._wake_turns(key)
+        return positions
+
+    async def begin_turn(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        return await self._write(turns.begin_turn, key, drafts, owner, seconds, after)
+
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        return await self._write(turns.renew_turn, key, ticket, owner, seconds)
+
+    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
+        await self._write(turns.leave_turn, key, ticket, owner)
+        self._wake_turns(key)
+
+    async def head(self, key: Key) -> Head:
+        return await self._read(log.read_head, key)
+
+    async def full_text(self, key: Key, message_id: str) -> str | None:
+        return await self._read(log.read_full_text, key, message_id)
+
+    async def delete(
+        self,
+        scope: str,
+        agent: str | None = None,
+        conversation: str | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        return await self._write(deletion.delete, scope, agent, conversation, ids)
+
+    async def commit_segment(
+        self,
+        key: Key,
+        segment: StoredSegment,
+        *,
+        generation: int,
+        fence: int | None,
+        facts: Sequence[FactChange] | None = None,
+        merged: StoredSegment | None = None,
+    ) -> bool:
+        return await self._write(summaries.commit_segment, key, segment, merged, generation, fence, facts)
+
+    async def undo_segment(self, key: Key) -> bool:
+        return await self._write(summaries.undo_segment, key)
+
+    async def drop_segments(
+        self, scope: str, agent: str | None = None, conversation: str | None = None
+    ) -> int:
+        return await self._write(summaries.drop_segments, scope, agent, conversation)
+
+    async def pin(
+        self,
+        key: Key,
+        message_id: str,
+        pinned: bool,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
+        return await self._write(summaries.pin, key, message_id, pinned, replaces, source)
+
+    async def facts(self, key: Key) -> list[Fact]:
+        return await self._read(summaries.read_facts, key)
+
+    async def write_facts(
+        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
+    ) -> list[Fact]:
+        return await self._write(summaries.write_facts, key, changes, generation)
+
+    async def remove_fact(self, key: Key, number: int) -> bool:
+        return await self._write(summaries.remove_fact, key, number)
+
+    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
+        return await self._read(fact_rows.read_profile_facts, agent, scope)
+
+    async def enqueue_task(self, key: Key, *, task: str) -> bool:
+        return await self._write(leases.enqueue_task, key, task)
+
+    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(leases.claim, key, owner, task, seconds)
+
+    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(leases.claim_next, owner, task, seconds)
+
+    async def extend(self, lease: Lease, seconds: float) -> bool:
+        return await self._write(leases.extend, lease, seconds)
+
+    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        return await self._write(leases.complete_task, lease, again_in)
+
+    async def put_records(
+        self,
+        key: Key,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        *,
+        keep: int | None = None,
+        derived: bool = False,
+        generation: int | None = None,
+        refs: Sequence[MessageRef] = (),
+    ) -> list[int]:
+        check_put(kind, records, keep)
+        return await self._write(record_rows.put_records, key, kind, records, keep, derived, generation, refs)
+
+    async def read_records(
+        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        check_read(kind, limit)
+        return await self._read(record_rows.read_records, key, kind, name, after, limit) or []
+
+    async def drop_records(
+        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
+    ) -> list[str]:
+        check_drop(kind, names)
+        return await self._write(record_rows.drop_records, key, kind, names, before)
+
+    async def read_indexed(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> list[IndexedMessage]:
+        return await self._read(log.read_indexed, agent, scope, places)
+
+    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read(listing.list_agents, scope, after, limit)
+
+    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read(listing.list_scopes, agent, after, limit)
+
+    async def list_conversations(
+        self, scope: str, *, agent: str | None, after: Key | None, limit: int
+    ) -> list[ConversationInfo]:
+        return await self._read(listing.list_conversations, scope, agent, after, limit)
+
+    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
+        return await self._read(read_outline, key, ranges)
+
+    async def fork(self, key: Key, at: int | None, name: str) -> None:
+        await self._write(forks.fork, key, at, name)
+
+    async def shared_until(self, key: Key) -> int:
+        return await self._read(forks.shared_until, key)
+
+    async def count_conversations(self, scope: str | None) -> int:
+        return await self._read(_transfer().count_conversations, scope)
+
+    async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
+        return await self._read(_transfer().export_keys, scope, after, limit)
+
+    async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
+        return await self._read(_transfer().export_messages, key, after, last, limit)
+
+    async def last_own_position(self, key: Key) -> int:
+        return await self._read(_transfer().last_own_position, key)
+
+    async def export_conversation(self, key: Key) -> ConversationCopy:
+        return await self._read(_transfer().export_conversation, key)
+
+    async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
+        await self._write(_transfer().import_messages, key, rows, generation)
+
+    async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
+        await self._write(_transfer().import_conversation, key, copy)
+
+
+async def append_with_records(
+    session: Session,
+    key: Key,
+    drafts: Sequence[Draft],
+    records: Sequence[RecordDraft],
+    turn: TurnToken | None,
+    ends: bool,
+) -> list[int]:
+    """Append, in a turn or without one, and put records."""
+    if turn is None:
+        positions = await log.append(session, key, drafts)
+    else:
+        positions = await turns.append_in_turn(session, key, drafts, turn, ends)
+    for record in records:
+        await record_rows.put_draft(session, key, record)
+    return positions
+
+
+def _transfer() -> ModuleType:
+    """Imported here: few programs copy a memory."""
+    from autonomy_ctx.memory.sql import transfer
+
+    return transfer

@@ -1,0 +1,25 @@
+"""Running a script of a store on a connection to an SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from autonomy_ctx.memory.sql.session import run_script
+from autonomy_ctx.memory.sqlite.connection import snapshot
+from autonomy_ctx.memory.sqlite.fact_cache import FactCache
+from autonomy_ctx.memory.sqlite.session import SqliteSession
+
+T = TypeVar("T")
+
+
+def run_on(
+    connection: sqlite3.Connection, script: Callable[..., Coroutine[Any, Any, T]], *given: Any, **options: Any
+) -> T:
+    """The result of a script, in a transaction of its own."""
+    clocks = {"now": time.time, "lease_now": time.time}
+    session = SqliteSession(connection, clocks, FactCache(), None)
+    with snapshot(connection):
+        return run_script(script(session, *given, **options))
