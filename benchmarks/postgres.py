@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, SystemInstructionsSection
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.postgres.log import key_digest
+from autonomy_ctx.memory.postgres.session import key_digest
 from autonomy_ctx.memory.store import Draft, Key
 from autonomy_ctx.messages.tokens import TokenCounter
 from benchmarks.corpus import spoken

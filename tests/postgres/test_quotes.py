@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from autonomy_ctx.memory.postgres.migrate import migration_steps
-from autonomy_ctx.memory.postgres.records import put_records
+from autonomy_ctx.memory.postgres.session import PostgresSession
 from autonomy_ctx.memory.postgres.store import PostgresStore
+from autonomy_ctx.memory.sql.records import put_records
 from autonomy_ctx.memory.store import Key, MessageRef
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
@@ -51,7 +52,9 @@ async def test_a_record_put_during_a_deletion_never_keeps_what_was_deleted(
         anyio.create_task_group() as group,
     ):
         await writer.execute("BEGIN")
-        assert await put_records(writer, OTHER, "context", [("t1", "text")], None, False, None, [ref])
+        assert await put_records(
+            PostgresSession(writer), OTHER, "context", [("t1", "text")], None, False, None, [ref]
+        )
         group.start_soon(delete)
         while not await is_settled(observer, done):
             pass

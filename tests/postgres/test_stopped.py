@@ -19,7 +19,8 @@ from autonomy_ctx.testing import MAIN, make_drafts, make_message
 PROGRAM = """
 import asyncio, os, signal, sys
 from autonomy_ctx.errors import StoreError
-from autonomy_ctx.memory.postgres import log, summaries
+from autonomy_ctx.memory.postgres.session import PostgresSession
+from autonomy_ctx.memory.sql import log, summaries
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.testing import MAIN
 
@@ -30,11 +31,11 @@ async def main(url, timeout, stops):
 
     async def pin(connection):
         nonlocal stops
-        await log.find_conversation(connection, MAIN, lock=True)
+        await log.find_conversation(PostgresSession(connection), MAIN, lock=True)
         stops -= 1
         if stops >= 0:
             os.kill(os.getpid(), signal.SIGSTOP)
-        return await summaries.pin(connection, MAIN, "0", True, None, "user")
+        return await summaries.pin(PostgresSession(connection), MAIN, "0", True, None, "user")
 
     try:
         print(await store._database.write(pin))

@@ -17,10 +17,10 @@ from typing import Any
 import psycopg
 
 from autonomy_ctx.memory.postgres.errors import describe, parse_url
+from autonomy_ctx.memory.postgres.session import CHANNEL
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
-CHANNEL = "autonomy_ctx"
 RECONNECT_SECONDS = 0.25
 MAX_RECONNECT_SECONDS = 5.0
 # Many topics are told of once: which ones is forgotten when there are more than this.

@@ -24,9 +24,9 @@ from autonomy_ctx.language.stems import stem_term
 from autonomy_ctx.language.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
-from autonomy_ctx.memory.postgres.log import key_digest
+from autonomy_ctx.memory.postgres.session import key_digest
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, IndexBlock, QueryTerms, SearchScope, row_text
-from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
+from autonomy_ctx.memory.store import Key, SearchHit
 
 # How much of the log one transaction takes into the index.
 _BLOCK_ROWS, _BLOCK_BYTES = 512, 256 * 1024
@@ -155,15 +155,6 @@ _SELECT_FORK_HITS = _SELECT_HITS.format(
         WHERE f.key = %(key)s AND r.source_id = e.conversation_id AND e.position BETWEEN r.first AND r.last
     )"""
 )
-_SELECT_MESSAGES = """
-    SELECT c.conversation, m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
-    FROM unnest(%s::bytea[], %s::int8[]) AS wanted (key, position)
-    JOIN autonomy_ctx.conversation c ON c.key = wanted.key
-    LEFT JOIN autonomy_ctx.shared_range r
-        ON r.conversation_id = c.id AND wanted.position BETWEEN r.first AND r.last
-    JOIN autonomy_ctx.message m
-        ON m.conversation_id = coalesce(r.source_id, c.id) AND m.position = wanted.position
-"""
 
 
 class SearchState(NamedTuple):
@@ -300,16 +291,6 @@ async def find_messages(
         )
         for owner, score, *row in rows
     ]
-
-
-async def read_indexed(
-    connection: Connection, agent: str, scope: str, places: Sequence[tuple[str, int]]
-) -> list[IndexedMessage]:
-    """The messages at many places."""
-    digests = {name: key_digest(Key(agent, scope, name)) for name in {name for name, _ in places}}
-    values = ([digests[name] for name, _ in places], [position for _, position in places])
-    rows = await fetch_all(connection, _SELECT_MESSAGES, values)
-    return [IndexedMessage(name, *decode_entry(*row)) for name, *row in rows]
 
 
 async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:

@@ -21,10 +21,10 @@ from psycopg import sql
 
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch_one
-from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER
-from autonomy_ctx.memory.postgres.search import read_indexed
+from autonomy_ctx.memory.postgres.session import PostgresSession, key_digest
 from autonomy_ctx.memory.search_text import RowHit, SearchScope
+from autonomy_ctx.memory.sql.log import read_indexed
 from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
@@ -307,7 +307,7 @@ async def nearest_by_bytes(
     found = await asyncio.to_thread(_compare, rows, vector, limit)
     names = {number: name for name, number, _, _ in rows}
     places = [(names[one.conversation_id], one.position) for one in found]
-    read = await read_indexed(connection, search_scope.agent, search_scope.scope, places)
+    read = await read_indexed(PostgresSession(connection), search_scope.agent, search_scope.scope, places)
     messages = {(name, position): message for name, position, message in read}
     return [
         SearchHit(conversation=place[0], position=place[1], message=messages[place], score=one.score)

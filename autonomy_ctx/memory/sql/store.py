@@ -58,6 +58,10 @@ class SqlStore(ABC):
     async def _write(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         """Run a script in one transaction, exactly once."""
 
+    async def _repeat(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+        """Run a script whose statements do the same again when they are repeated, so it needs no transaction."""
+        return await self._write(script, *given, **options)
+
     @abstractmethod
     def _wake_turns(self, key: Key) -> None:
         """Wake the turns of this process that wait for a conversation."""
@@ -96,7 +100,7 @@ class SqlStore(ABC):
         return await self._write(turns.begin_turn, key, drafts, owner, seconds, after)
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        return await self._write(turns.renew_turn, key, ticket, owner, seconds)
+        return await self._repeat(turns.renew_turn, key, ticket, owner, seconds)
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
         await self._write(turns.leave_turn, key, ticket, owner)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from autonomy_ctx.errors import TurnLost
-from autonomy_ctx.memory.sql.log import append, ensure_conversation, find_conversation, is_stored
+from autonomy_ctx.memory.sql.log import append, ensure_conversation, is_stored
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
@@ -102,10 +102,7 @@ async def append_in_turn(
 
 async def renew_turn(session: Session, key: Key, ticket: int, owner: str, seconds: float) -> bool:
     """Move the end of a lease; false when the place is gone."""
-    found = await find_conversation(session, key)
-    if found is None:
-        return False
-    values = {"id": found[0], "ticket": ticket, "owner": owner, "seconds": seconds}
+    values = {**session.key_values(key), "ticket": ticket, "owner": owner, "seconds": seconds}
     # A waiting turn may become the holder in between, but never the reverse.
     for name in ("renew_holder", "renew_place", "renew_holder"):
         if await session.execute(_QUERIES[name], **values):
@@ -152,7 +149,7 @@ async def _wait(
     """Keep a place in the line, or take one at its end; its ticket."""
     ticket = line.last_ticket + 1 if place is None else place.ticket
     values = {"id": line.conversation_id, "ticket": ticket, "owner": owner, "seconds": seconds}
-    await session.execute(_QUERIES["make_place" if place is None else "renew_place"], **values)
+    await session.execute(_QUERIES["make_place" if place is None else "keep_place"], **values)
     if place is None:
         await _update_line(session, line, ticket, len(line.places) + 1)
     return ticket

@@ -22,10 +22,14 @@ WHERE id = :id
 UPDATE @conversation SET turn_ticket = 0, turn_owner = '', turn_until = 0 WHERE id = :id
 
 -- name: renew_holder
-UPDATE @conversation SET turn_until = @lease_now() + :seconds
-WHERE id = :id AND turn_ticket = :ticket AND turn_owner = :owner
+UPDATE @conversation AS c SET turn_until = @lease_now() + :seconds
+WHERE @key(c) AND c.turn_ticket = :ticket AND c.turn_owner = :owner
 
 -- name: renew_place
+UPDATE @turn_wait SET until = @lease_now() + :seconds
+WHERE conversation_id = (SELECT c.id FROM @conversation c WHERE @key(c)) AND ticket = :ticket AND owner = :owner
+
+-- name: keep_place
 UPDATE @turn_wait SET until = @lease_now() + :seconds
 WHERE conversation_id = :id AND ticket = :ticket AND owner = :owner
 
