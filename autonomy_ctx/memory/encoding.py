@@ -50,6 +50,10 @@ StoredRow: TypeAlias = tuple[int, str, int, int, str, int, str]
 SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
 
 
+# Instead of the number of the segment that replaced one: it was taken back.
+REPLACED_BY_UNDO = -1
+
+
 class MessageRow(NamedTuple):
     """A message as it is stored. Microseconds since 1970; `whole` is the uncut body, if the log has less."""
 

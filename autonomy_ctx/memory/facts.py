@@ -7,7 +7,8 @@ again. So undoing a summary and deleting messages need no special rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -28,7 +29,6 @@ from autonomy_ctx.language.fact import (
     normalize_fact,
 )
 from autonomy_ctx.memory.encoding import UnreadableRow
-from autonomy_ctx.memory.outline import FactEnd, make_fact_end
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
 from autonomy_ctx.messages.text_cache import forget_texts
 
@@ -278,140 +278,48 @@ def fork_facts(
     return [taken[number] for number in sorted(taken)]
 
 
-def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[int]) -> bool:
-    """True for a derived fact that goes with deleted messages, because of its segment or its own message."""
-    return row.position in positions or (row.segment != NO_SEGMENT and row.segment not in segments)
+class FactsInForce(NamedTuple):
+    """Facts that were read, and what they were read from."""
+
+    # A file, a conversation in it, and its generation.
+    past: tuple[object, int, int]
+    revision: int
+    facts: tuple[Fact, ...]
+    # Those that were read and held, and those that they stand for, by their marks.
+    holding: Mapping[str, Fact]
+    replaced: Mapping[str, Fact]
+    # Made by the first change.
+    fact_index: FactIndex | None = None
+
+    def changeable_index(self) -> FactIndex:
+        """An index of the facts that hold, for one transaction."""
+        if self.fact_index is not None:
+            return self.fact_index.copy()
+        holding = (fact for fact in self.facts if fact.state == "holds")
+        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
+
+    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
+        """The facts after these rows, of the next revision."""
+        return self._replace(
+            revision=self.revision + 1,
+            facts=_change_facts(self.facts, rows) if rows else self.facts,
+            fact_index=None if index is None or not index.is_unambiguous else index,
+        )
 
 
-class FactRows:
-    """The facts of one conversation in plain Python objects; a number is never used for another fact."""
-
-    __slots__ = ("_ended_by", "_facts", "_in_force", "_index", "_last_number", "_rows")
-
-    def __init__(self) -> None:
-        self._rows: dict[int, FactRow] = {}
-        # The facts of rows, as they hold: every batch of messages reads them all.
-        self._facts: dict[int, Fact] = {}
-        self._ended_by: dict[int, int] = {}
-        # Until the next change.
-        self._in_force: tuple[Fact, ...] | None = None
-        # Of the facts that hold. A change keeps it up to date; None if it has to be made again.
-        self._index: FactIndex | None = None
-        self._last_number = 0
-
-    def in_force(self) -> tuple[Fact, ...]:
-        """The facts that hold, and the facts that each of them replaced."""
-        if self._in_force is None:
-            holding = self._holding()
-            before = (fact_number(fact.replaces) for fact in holding if fact.replaces)
-            replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
-            self._in_force = (*replaced, *holding)
-        return self._in_force
-
-    def in_profile(self) -> list[Fact]:
-        """The facts that hold in all conversations of the scope."""
-        return [fact for fact in self._holding() if fact.in_profile]
-
-    def all(self) -> list[Fact]:
-        """All stored facts in the order of writing, with their states."""
-        return [make_fact(row, self._state(number)) for number, row in self._rows.items() if not row.is_done]
-
-    def ends(self) -> Iterator[FactEnd]:
-        """Which facts are done, and where that was said."""
-        for row in self._rows.values():
-            if row.is_done and row.target is not None:
-                yield make_fact_end(row.target, row.position, row.created, row.source)
-
-    def replace_range(
-        self, first: int, last: int, changes: Sequence[FactChange], *, segment: int
-    ) -> list[Fact]:
-        """Drop the derived rows of some messages and make changes; facts stated again keep their numbers."""
-
-        def is_covered(row: FactRow) -> bool:
-            return row.source != "user" and first <= row.position <= last
-
-        dropped = [
-            EndedFact(row, self._ended_by.get(number))
-            for number, row in self._rows.items()
-            if is_covered(row)
-        ]
-        if dropped:
-            self.drop(is_covered)
-        return self.write(changes, segment=segment, dropped=DroppedFacts(dropped))
-
-    def write(
-        self, changes: Sequence[FactChange], *, segment: int, dropped: DroppedFacts = _NOTHING_DROPPED
-    ) -> list[Fact]:
-        """Make changes, and return the added facts."""
-        index, self._index = self._index, None
-        if index is None:
-            index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
-        rows = make_rows(index, changes, last=self._last_number, segment=segment, dropped=dropped)
-        self._index = index if index.is_unambiguous else None
-        self._in_force = None
-        are_new = all(row.number > self._last_number for row in rows)
-        for row in rows:
-            self._rows[row.number] = row
-            self._facts[row.number] = make_fact(row, "holds")
-            self._last_number = max(row.number, self._last_number)
-            if row.target is not None:
-                self._ended_by[row.target] = row.number
-        self._ended_by.update(dropped.ends(rows))
-        if not are_new:
-            self._rows = dict(sorted(self._rows.items()))
-        return [make_fact(row, self._state(row.number)) for row in rows if not row.is_done]
-
-    def remove(self, number: int) -> bool:
-        """Remove a fact that holds. The fact that it replaced does not come back."""
-        row = self._rows.get(number)
-        if row is None or row.is_done or number in self._ended_by:
-            return False
-        del self._rows[number], self._facts[number]
-        self._in_force = self._index = None
-        if row.target is not None:
-            self._ended_by[row.target] = ENDED_BY_REMOVAL
-        return True
-
-    def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
-        """Delete derived rows, and return their number. Facts that they ended hold again."""
-        gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
-        self._in_force = self._index = None
-        self._rows = {number: row for number, row in self._rows.items() if number not in gone}
-        self._facts = {number: self._facts[number] for number in self._rows}
-        self._ended_by = {
-            number: by for number, by in self._ended_by.items() if by not in gone and number in self._rows
-        }
-        return len(gone)
-
-    def fork(self, segments: Sequence[StoredSegment], at: int) -> FactRows:
-        """The rows of a fork at a position; new rows of the fork get the next numbers."""
-        made = FactRows()
-        made._last_number = self._last_number
-        for row, by in fork_facts(self._rows, self._ended_by, segments, at):
-            made._rows[row.number] = row
-            made._facts[row.number] = make_fact(row, "holds")
-            if by is not None:
-                made._ended_by[row.number] = by
-        return made
-
-    def clear(self) -> int:
-        """Drop all rows, those of users too."""
-        count = len(self._rows)
-        self._in_force = self._index = None
-        self._rows.clear()
-        self._facts.clear()
-        self._ended_by.clear()
-        return count
-
-    def _holding(self) -> list[Fact]:
-        return [self._facts[number] for number in self._rows if self._holds(number)]
-
-    def _holds(self, number: int) -> bool:
-        return not self._rows[number].is_done and number not in self._ended_by
-
-    def _state(self, number: int) -> FactState:
-        by = self._ended_by.get(number)
-        return ended_state(None if by is None else by == ENDED_BY_REMOVAL or not self._rows[by].is_done)
+def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
+    """The facts in force after rows that are written next."""
+    ended = {row.target for row in rows if row.target is not None}
+    new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
+    if not ended:
+        return (*facts, *new)
+    names = set(map(fact_id, ended))
+    holding = [fact for fact in facts if fact.state == "holds" and fact.id not in names] + new
+    # Those that the facts stand for: the ones before, and those that have ended now.
+    before = {fact.id: fact for fact in facts if fact.state == "replaced"}
+    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}
+    before |= {fact_id(row.number): make_fact(row, "replaced") for row in rows if row.number in ended}
+    return (*(before[fact.replaces] for fact in holding if fact.replaces in before), *holding)
 
 
 def ended_state(is_replaced: bool | None) -> FactState:

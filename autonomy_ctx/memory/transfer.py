@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
-from autonomy_ctx.memory.encoding import MessageRow
+from autonomy_ctx.memory.encoding import REPLACED_BY_UNDO, MessageRow
 from autonomy_ctx.memory.facts import EndedFact
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.store import Head, Key, PinRow, StoredSegment, check_name
 
 KEYS_PER_PAGE = 500

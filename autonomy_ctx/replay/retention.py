@@ -16,7 +16,7 @@ from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of
 from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.language.terms import fold_text
-from autonomy_ctx.memory.facts import FactRows
+from autonomy_ctx.memory.facts import NO_SEGMENT, FactsInForce, make_rows
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.replay.conversation import RecordedConversation
@@ -42,7 +42,7 @@ class ConversationIndex:
         self.before: list[SaidBefore] = []
         # Every identifier as it was first written, and the position of that message.
         self.spelling: dict[str, tuple[str, int]] = {}
-        rows = FactRows()
+        known, last_fact = FactsInForce((None, 0, 0), 0, (), {}, {}), 0
         previous: tuple[int, Message] | None = None
         holding: tuple[Fact, ...] = ()
         position = 0
@@ -53,10 +53,13 @@ class ConversationIndex:
             position += len(said)
             for at, message in entries:
                 self._note_names(message, at)
-            changes = find_facts(entries, rows.in_force(), before=previous)
+            changes = find_facts(entries, known.facts, before=previous)
             if changes:
-                rows.write(changes, segment=0)
-                holding = tuple(fact for fact in rows.in_force() if fact.state == "holds")
+                index = known.changeable_index()
+                rows = make_rows(index, changes, last=last_fact, segment=NO_SEGMENT)
+                last_fact = max([last_fact, *(row.number for row in rows)])
+                known = known.change(rows, index)
+                holding = tuple(fact for fact in known.facts if fact.state == "holds")
             previous = entries[-1] if entries else previous
         self.at_end = SaidBefore(facts=holding, names=len(self.spelling))
 

@@ -294,6 +294,10 @@ async def test_where_there_is_no_room_for_a_record_the_answer_is_kept(tmp_path: 
 class ForgetfulStore(InProcessStore):
     """Stores no records, as a store of somebody else whose server is gone just then."""
 
+    @property
+    def append_with_records(self) -> Any:
+        raise AttributeError("it stores messages and records one after the other")
+
     async def put_records(self, *given: Any, **options: Any) -> list[int]:
         raise StoreUnavailable(path="own", problem="it is gone; nothing was stored", advice="try again")
 

@@ -155,7 +155,7 @@ async def test_turns_of_two_processes_do_not_interleave(memories: list[Memory]) 
 async def _tickets(memory: Memory) -> int:
     """How many tickets were given."""
     store: Any = memory.store
-    return int(await store._run_read(_last_ticket))
+    return int(await store.run_read(_last_ticket))
 
 
 def _last_ticket(connection: Any) -> int:

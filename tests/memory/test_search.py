@@ -169,11 +169,9 @@ async def test_a_closed_store_in_this_process_holds_no_index() -> None:
     store = InProcessStore()
     await store.append(MAIN, make_drafts(make_message("museum", id="m1")))
     await store.search("", "ana", "museum")
-    index = store._index
-    assert index is not None
-    assert index._connection is not None
+    assert store._connection is not None
     await store.close()
-    assert index._connection is None
+    assert store._connection is None
 
 
 @some
@@ -257,8 +255,8 @@ async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(pat
         ]
         await store.append(MAIN, make_drafts(*talk, make_message(f"{SECRET} {start}", id=f"s{start}")))
         await store.search("", "ana", SECRET)
-    steps = await store._write(delete, "ana", "", "trip", [f"s{n}" for n in range(0, 400, 100)]) - 4
-    while await store._run_write(search.purge_step):
+    steps = await store.write_script(delete, "ana", "", "trip", [f"s{n}" for n in range(0, 400, 100)]) - 4
+    while await store.run_write(search.purge_step):
         steps += 1
     assert steps >= 3, "rows out, and more than one merge"
     assert rows_with(path) == []
@@ -322,7 +320,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_search_or_d
         )
         await store.search("", "ana", SECRET)
         # As a process that is killed after the commit of the deletion leaves it.
-        await store._write(delete, "ana", "", "trip", [again])
+        await store.write_script(delete, "ana", "", "trip", [again])
         assert rows_with(path)
         await store.close()
         store = SqliteStore(str(path))
@@ -340,7 +338,7 @@ async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Pat
     await store.append(MAIN, make_drafts(*(make_message(f"museum {n}", id=f"m{n}") for n in range(30))))
     await store.search("", "ana", "museum")
     gone = [f"m{n}" for n in range(10, 30)]
-    await store._write(delete, "ana", "", "trip", gone)
+    await store.write_script(delete, "ana", "", "trip", gone)
     with closing(sqlite3.connect(path)) as connection:
         hits = fulltext.find_hits(connection, 1, None, QueryTerms(["museum"]), 10)
     assert sorted(hit.position for hit in hits) == list(range(1, 11))
@@ -396,12 +394,12 @@ async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     """A block is read before its transaction: deleted words must not come back, nor messages come twice."""
     store, place = SqliteStore(str(path)), SearchScope("", "ana", None)
     await store.append(MAIN, make_drafts(make_message(SECRET, id="m1"), make_message("museum", id="m2")))
-    blocks = await store._run_read(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
+    blocks = await store.run_read(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
     if change == "deleted":
         await store.delete("ana", ids=["m1"])
     else:
         await store._update_index(place, [(1, 2)])
-    await store._run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    await store.run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
     assert [hit.message.id for hit in await store.search("", "ana", "museum")] == ["m2"]
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -523,10 +521,10 @@ async def test_an_old_index_that_was_made_anew_half_way_is_finished_by_the_next_
 ) -> None:
     """As a process that is killed between two blocks leaves it; what was appended meanwhile is there."""
     store, place = SqliteStore(str(old_path)), SearchScope("", "ana", None)
-    blocks = await store._run_read(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
+    blocks = await store.run_read(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
     assert blocks[0].start == 0
     assert blocks[0].end < 601
-    await store._run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    await store.run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
     with closing(sqlite3.connect(old_path)) as connection:
         hits = fulltext.find_hits(connection, 1, None, QueryTerms(["museum"]), 1000)
     assert len(hits) == 596, "the old rest is found as it is"

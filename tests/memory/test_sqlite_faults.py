@@ -1345,7 +1345,7 @@ def hold(*transaction):
     go_on.wait()
 
 def write():
-    asyncio.run(memory._store._write(hold))
+    asyncio.run(memory._store.run_write(hold))
 
 threading.Thread(target=write, daemon=True).start()
 writing.wait()

@@ -120,11 +120,11 @@ def test_of_two_packages_with_one_scheme_none_is_chosen(
 
 async def test_a_store_in_this_process_gets_no_second_copy_of_its_windows() -> None:
     class Own(InProcessStore):
-        in_memory = False
+        in_memory = True
 
+    assert isinstance(Own(), InMemory)
     hits: list[int] = []
-    for store in (InProcessStore(), Own()):
-        assert isinstance(store, InMemory)
+    for store in (Own(), InProcessStore()):
         async with Memory(store=store) as memory:
             await memory.append("ana", "trip", Message("user", "Hello"))
             for _ in range(3):

@@ -13,6 +13,7 @@ from memory.copy_cases import content, fill
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
 from autonomy_ctx.memory.encoding import MessageRow
+from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.stores import CopyProgress, Key, copy_memory
 from autonomy_ctx.testing import make_message
@@ -138,11 +139,30 @@ async def test_urls_do_as_well(source: Memory, tmp_path: Path) -> None:
     assert (await copy_memory(*urls)).conversations == 8
 
 
+class Wrapped:
+    """A store of somebody else, which has no rows to copy."""
+
+    def __init__(self) -> None:
+        self._store = InProcessStore()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("export_", "import_")):
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+async def test_a_memory_in_this_process_is_copied_too(target: Memory) -> None:
+    async with Memory() as source:
+        await fill(source)
+        await copy_memory(source, target)
+        assert await content(target) == await content(source)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
         (lambda: 3, TypeError, "source is int; it must be a Memory or the URL of one"),
-        (Memory, StoreUnavailable, "InProcessStore cannot be copied row by row"),
+        (lambda: Memory(store=Wrapped()), StoreUnavailable, "Wrapped cannot be copied row by row"),
     ],
 )
 async def test_bad_sides_are_refused(make: Any, error: type[Exception], text: str, target: Memory) -> None:

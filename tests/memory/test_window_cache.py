@@ -348,15 +348,6 @@ async def test_clearing_short_term_memory_forgets_windows_and_keeps_messages(one
     assert (await one.get_metrics())["hot_misses"] == 3, "only the cleared window was read again"
 
 
-async def test_a_memory_in_this_process_keeps_no_second_copy() -> None:
-    memory = Memory()
-    await memory.append("ana", "trip", make_message("1", id="m1"))
-    for _ in range(2):
-        await texts(memory)
-    metrics = await memory.get_metrics()
-    assert (metrics["hot_hits"], metrics["hot_misses"], metrics["reads"]) == (0, 0, 2)
-
-
 # -- bounded -------------------------------------------------------------------------------------
 
 

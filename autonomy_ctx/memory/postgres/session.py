@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from autonomy_ctx.memory.encoding import UnreadableRow
-from autonomy_ctx.memory.sql.facts import FactsInForce
+from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
 from autonomy_ctx.memory.sql.session import NOW
 from autonomy_ctx.memory.store import Head, Key

@@ -104,7 +104,7 @@ class PostgresStore(SqlStore):
 
         positions = await self._database.append(append, append_known)
         if ends:
-            self._wake_turns(key)
+            self.wake_turns(key)
         return positions
 
     async def begin_turn(
@@ -120,13 +120,13 @@ class PostgresStore(SqlStore):
         given = (key, drafts, owner, seconds, after)
         # A turn with a ticket has competition.
         if ticket is not None:
-            return await self._write(turns.begin_turn, *given)
+            return await self.write_script(turns.begin_turn, *given)
         return await self._database.append(
             lambda connection: append_rows.begin_free_turn(connection, *given),
             lambda connection: turns.begin_turn(PostgresSession(connection), *given),
         )
 
-    def _wake_turns(self, key: Key) -> None:
+    def wake_turns(self, key: Key) -> None:
         self._notifications.here().note(turns.turn_topic(key))
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
@@ -138,7 +138,7 @@ class PostgresStore(SqlStore):
                 since, wait = listener.number, seconds
                 # Only the first of this process looks: the others come after it in any case.
                 if ticket <= min(line, default=ticket):
-                    lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
+                    lease_seconds = await self.read_script(turns.seconds_until_turn, key, ticket)
                     if not lease_seconds:
                         return
                     # When the leases before it expire, for which there is no notification.
@@ -148,10 +148,10 @@ class PostgresStore(SqlStore):
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        return await self._run_read(read_window, key, after, before, limit)
+        return await self.run_read(read_window, key, after, before, limit)
 
     async def summary(self, key: Key) -> SummaryState:
-        return await self._run_read(read_summary, key)
+        return await self.run_read(read_summary, key)
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         self._database.check_usable()
@@ -186,7 +186,7 @@ class PostgresStore(SqlStore):
 
     async def use_embedder(self, name: str, dimensions: int) -> int:
         trial = await self._try_pgvector()
-        self._embedder = embedder = await self._run_write(vector_rows.use_embedder, name, dimensions, trial)
+        self._embedder = embedder = await self.run_write(vector_rows.use_embedder, name, dimensions, trial)
         if embedder.problem and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -200,13 +200,13 @@ class PostgresStore(SqlStore):
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[EmbeddingBlock] | None:
         search_scope = SearchScope(agent, scope, conversation)
-        return await self._run_read(vector_rows.read_unembedded, search_scope, embedder, limit)
+        return await self.run_read(vector_rows.read_unembedded, search_scope, embedder, limit)
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
         in_use = self._embedder
         if in_use is None or in_use.number != embedder:
             return False
-        return await self._run_write(vector_rows.put_vectors, blocks, in_use)
+        return await self.run_write(vector_rows.put_vectors, blocks, in_use)
 
     async def nearest(
         self,
@@ -223,14 +223,14 @@ class PostgresStore(SqlStore):
             self._database.check_usable()
             return []
         look = vector_rows.nearest_by_bytes if in_use.vector_schema is None else vector_rows.nearest
-        return await self._run_read(look, search_scope, vector, in_use, limit)
+        return await self.run_read(look, search_scope, vector, in_use, limit)
 
     @property
     def identity(self) -> object:
         return self._database.identity
 
     async def check(self) -> None:
-        await self._run_read(probe)
+        await self.run_read(probe)
 
     async def close(self) -> None:
         try:
@@ -241,38 +241,38 @@ class PostgresStore(SqlStore):
 
     async def _try_pgvector(self) -> vector_rows.Trial:
         """Find out whether the server can compare vectors, once for all processes."""
-        trial = await self._run_write(vector_rows.begin_trial)
+        trial = await self.run_write(vector_rows.begin_trial)
         with anyio.move_on_after(vector_rows.TRIAL_SECONDS):
             while trial.is_running:
                 await anyio.sleep(_TRIAL_POLL_SECONDS)
-                trial = await self._run_write(vector_rows.begin_trial)
+                trial = await self.run_write(vector_rows.begin_trial)
         if not trial.is_due:
             return trial
         if not await self._database.survives(trial.distance_statement()):
-            return await self._run_write(vector_rows.begin_trial)
-        await self._run_write(vector_rows.pass_trial, trial)
+            return await self.run_write(vector_rows.begin_trial)
+        await self.run_write(vector_rows.pass_trial, trial)
         return trial
 
-    async def _read(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+    async def read_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         return await self._database.read(
             lambda connection: script(PostgresSession(connection), *given, **options)
         )
 
-    async def _repeat(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
-        return await self._read(script, *given, **options)
+    async def repeat_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+        return await self.read_script(script, *given, **options)
 
-    async def _write(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+    async def write_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         return await self._database.write(
             lambda connection: script(PostgresSession(connection), *given, **options)
         )
 
-    async def _run_read(
+    async def run_read(
         self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *given: P.args, **options: P.kwargs
     ) -> T:
         """Do what may be repeated: a read, or a write that does nothing the second time."""
         return await self._database.read(lambda connection: work(connection, *given, **options))
 
-    async def _run_write(
+    async def run_write(
         self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *given: P.args, **options: P.kwargs
     ) -> T:
         """Do something in one transaction, exactly once."""

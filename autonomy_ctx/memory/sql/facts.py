@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.fact import Fact, FactChange, fact_id
+from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
@@ -16,6 +15,7 @@ from autonomy_ctx.memory.facts import (
     EndedFact,
     FactIndex,
     FactRow,
+    FactsInForce,
     decode_fact_row,
     ended_state,
     make_fact,
@@ -29,50 +29,6 @@ COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _QUERIES = load_queries(
     "facts", columns=COLUMNS_OF_FACT, is_fact="{sqlite: f.is_done = 0}{postgres: NOT f.is_done}"
 )
-
-
-class FactsInForce(NamedTuple):
-    """Facts that were read, and what they were read from."""
-
-    # A file, a conversation in it, and its generation.
-    past: tuple[object, int, int]
-    revision: int
-    facts: tuple[Fact, ...]
-    # Those that were read and held, and those that they stand for, by their marks.
-    holding: Mapping[str, Fact]
-    replaced: Mapping[str, Fact]
-    # Made by the first change.
-    fact_index: FactIndex | None = None
-
-    def changeable_index(self) -> FactIndex:
-        """An index of the facts that hold, for one transaction."""
-        if self.fact_index is not None:
-            return self.fact_index.copy()
-        holding = (fact for fact in self.facts if fact.state == "holds")
-        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
-
-    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
-        """The facts after these rows, of the next revision."""
-        return self._replace(
-            revision=self.revision + 1,
-            facts=_change_facts(self.facts, rows) if rows else self.facts,
-            fact_index=None if index is None or not index.is_unambiguous else index,
-        )
-
-
-def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
-    """The facts in force after rows that are written next."""
-    ended = {row.target for row in rows if row.target is not None}
-    new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
-    if not ended:
-        return (*facts, *new)
-    names = set(map(fact_id, ended))
-    holding = [fact for fact in facts if fact.state == "holds" and fact.id not in names] + new
-    # Those that the facts stand for: the ones before, and those that have ended now.
-    before = {fact.id: fact for fact in facts if fact.state == "replaced"}
-    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}
-    before |= {fact_id(row.number): make_fact(row, "replaced") for row in rows if row.number in ended}
-    return (*(before[fact.replaces] for fact in holding if fact.replaces in before), *holding)
 
 
 async def read_profile_facts(session: Session, agent: str, scope: str) -> list[ProfileFact]:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
+from autonomy_ctx.memory.encoding import REPLACED_BY_UNDO, SEGMENT_COLUMNS, decode_segment, encode_text
 from autonomy_ctx.memory.forks import ReplacedSegment
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import NOW, Session
 from autonomy_ctx.memory.store import Head, StoredSegment, restorable_segments, segment_replacement
 
 _QUERIES = load_queries("segments", columns=", ".join(SEGMENT_COLUMNS))
-# Instead of the number of the segment that replaced it: it was taken back.
-REPLACED_BY_UNDO = -1
 
 
 async def read_active_segments(session: Session, conversation_id: int) -> list[StoredSegment]:

@@ -7,13 +7,11 @@ waits, so the thread of the database runs it from beginning to end (`run_script`
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
 from autonomy_ctx.memory.store import Head, Key
-
-if TYPE_CHECKING:
-    from autonomy_ctx.memory.sql.facts import FactsInForce
 
 T = TypeVar("T")
 

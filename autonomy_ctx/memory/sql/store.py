@@ -51,19 +51,19 @@ class SqlStore(ABC):
     """What is the same on every database. `read`, `summary`, `search` and vectors are not."""
 
     @abstractmethod
-    async def _read(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+    async def read_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         """Run a script that only reads, in one snapshot."""
 
     @abstractmethod
-    async def _write(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+    async def write_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         """Run a script in one transaction, exactly once."""
 
-    async def _repeat(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
-        """Run a script whose statements do the same again when they are repeated, so it needs no transaction."""
-        return await self._write(script, *given, **options)
+    async def repeat_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
+        """Run a script without a transaction: each statement does the same again if it is repeated."""
+        return await self.write_script(script, *given, **options)
 
     @abstractmethod
-    def _wake_turns(self, key: Key) -> None:
+    def wake_turns(self, key: Key) -> None:
         """Wake the turns of this process that wait for a conversation."""
 
     async def append(
@@ -82,9 +82,9 @@ class SqlStore(ABC):
     ) -> list[int]:
         for record in records:
             check_record(record)
-        positions = await self._write(append_with_records, key, drafts, records, turn, ends)
+        positions = await self.write_script(append_with_records, key, drafts, records, turn, ends)
         if ends:
-            self._wake_turns(key)
+            self.wake_turns(key)
         return positions
 
     async def begin_turn(
@@ -97,20 +97,20 @@ class SqlStore(ABC):
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        return await self._write(turns.begin_turn, key, drafts, owner, seconds, after)
+        return await self.write_script(turns.begin_turn, key, drafts, owner, seconds, after)
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        return await self._repeat(turns.renew_turn, key, ticket, owner, seconds)
+        return await self.repeat_script(turns.renew_turn, key, ticket, owner, seconds)
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
-        await self._write(turns.leave_turn, key, ticket, owner)
-        self._wake_turns(key)
+        await self.write_script(turns.leave_turn, key, ticket, owner)
+        self.wake_turns(key)
 
     async def head(self, key: Key) -> Head:
-        return await self._read(log.read_head, key)
+        return await self.read_script(log.read_head, key)
 
     async def full_text(self, key: Key, message_id: str) -> str | None:
-        return await self._read(log.read_full_text, key, message_id)
+        return await self.read_script(log.read_full_text, key, message_id)
 
     async def delete(
         self,
@@ -119,7 +119,7 @@ class SqlStore(ABC):
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        return await self._write(deletion.delete, scope, agent, conversation, ids)
+        return await self.write_script(deletion.delete, scope, agent, conversation, ids)
 
     async def commit_segment(
         self,
@@ -131,15 +131,16 @@ class SqlStore(ABC):
         facts: Sequence[FactChange] | None = None,
         merged: StoredSegment | None = None,
     ) -> bool:
-        return await self._write(summaries.commit_segment, key, segment, merged, generation, fence, facts)
+        given = (key, segment, merged, generation, fence, facts)
+        return await self.write_script(summaries.commit_segment, *given)
 
     async def undo_segment(self, key: Key) -> bool:
-        return await self._write(summaries.undo_segment, key)
+        return await self.write_script(summaries.undo_segment, key)
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        return await self._write(summaries.drop_segments, scope, agent, conversation)
+        return await self.write_script(summaries.drop_segments, scope, agent, conversation)
 
     async def pin(
         self,
@@ -150,36 +151,36 @@ class SqlStore(ABC):
         replaces: str | None = None,
         source: PinSource = "user",
     ) -> bool:
-        return await self._write(summaries.pin, key, message_id, pinned, replaces, source)
+        return await self.write_script(summaries.pin, key, message_id, pinned, replaces, source)
 
     async def facts(self, key: Key) -> list[Fact]:
-        return await self._read(summaries.read_facts, key)
+        return await self.read_script(summaries.read_facts, key)
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
-        return await self._write(summaries.write_facts, key, changes, generation)
+        return await self.write_script(summaries.write_facts, key, changes, generation)
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        return await self._write(summaries.remove_fact, key, number)
+        return await self.write_script(summaries.remove_fact, key, number)
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
-        return await self._read(fact_rows.read_profile_facts, agent, scope)
+        return await self.read_script(fact_rows.read_profile_facts, agent, scope)
 
     async def enqueue_task(self, key: Key, *, task: str) -> bool:
-        return await self._write(leases.enqueue_task, key, task)
+        return await self.write_script(leases.enqueue_task, key, task)
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self._write(leases.claim, key, owner, task, seconds)
+        return await self.write_script(leases.claim, key, owner, task, seconds)
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self._write(leases.claim_next, owner, task, seconds)
+        return await self.write_script(leases.claim_next, owner, task, seconds)
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
-        return await self._write(leases.extend, lease, seconds)
+        return await self.write_script(leases.extend, lease, seconds)
 
     async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        return await self._write(leases.complete_task, lease, again_in)
+        return await self.write_script(leases.complete_task, lease, again_in)
 
     async def put_records(
         self,
@@ -193,65 +194,66 @@ class SqlStore(ABC):
         refs: Sequence[MessageRef] = (),
     ) -> list[int]:
         check_put(kind, records, keep)
-        return await self._write(record_rows.put_records, key, kind, records, keep, derived, generation, refs)
+        given = (key, kind, records, keep, derived, generation, refs)
+        return await self.write_script(record_rows.put_records, *given)
 
     async def read_records(
         self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[Record]:
         check_read(kind, limit)
-        return await self._read(record_rows.read_records, key, kind, name, after, limit) or []
+        return await self.read_script(record_rows.read_records, key, kind, name, after, limit) or []
 
     async def drop_records(
         self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
     ) -> list[str]:
         check_drop(kind, names)
-        return await self._write(record_rows.drop_records, key, kind, names, before)
+        return await self.write_script(record_rows.drop_records, key, kind, names, before)
 
     async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
     ) -> list[IndexedMessage]:
-        return await self._read(log.read_indexed, agent, scope, places)
+        return await self.read_script(log.read_indexed, agent, scope, places)
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        return await self._read(listing.list_agents, scope, after, limit)
+        return await self.read_script(listing.list_agents, scope, after, limit)
 
     async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        return await self._read(listing.list_scopes, agent, after, limit)
+        return await self.read_script(listing.list_scopes, agent, after, limit)
 
     async def list_conversations(
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
     ) -> list[ConversationInfo]:
-        return await self._read(listing.list_conversations, scope, agent, after, limit)
+        return await self.read_script(listing.list_conversations, scope, agent, after, limit)
 
     async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        return await self._read(read_outline, key, ranges)
+        return await self.read_script(read_outline, key, ranges)
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
-        await self._write(forks.fork, key, at, name)
+        await self.write_script(forks.fork, key, at, name)
 
     async def shared_until(self, key: Key) -> int:
-        return await self._read(forks.shared_until, key)
+        return await self.read_script(forks.shared_until, key)
 
     async def count_conversations(self, scope: str | None) -> int:
-        return await self._read(_transfer().count_conversations, scope)
+        return await self.read_script(_transfer().count_conversations, scope)
 
     async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
-        return await self._read(_transfer().export_keys, scope, after, limit)
+        return await self.read_script(_transfer().export_keys, scope, after, limit)
 
     async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
-        return await self._read(_transfer().export_messages, key, after, last, limit)
+        return await self.read_script(_transfer().export_messages, key, after, last, limit)
 
     async def last_own_position(self, key: Key) -> int:
-        return await self._read(_transfer().last_own_position, key)
+        return await self.read_script(_transfer().last_own_position, key)
 
     async def export_conversation(self, key: Key) -> ConversationCopy:
-        return await self._read(_transfer().export_conversation, key)
+        return await self.read_script(_transfer().export_conversation, key)
 
     async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
-        await self._write(_transfer().import_messages, key, rows, generation)
+        await self.write_script(_transfer().import_messages, key, rows, generation)
 
     async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
-        await self._write(_transfer().import_conversation, key, copy)
+        await self.write_script(_transfer().import_conversation, key, copy)
 
 
 async def append_with_records(

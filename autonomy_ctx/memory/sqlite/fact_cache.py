@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from autonomy_ctx.language.fact import Fact, FactState, fact_number
 from autonomy_ctx.memory.cache import ConversationCache
-from autonomy_ctx.memory.facts import FactRow, decode_fact_row, make_fact
-from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT, FactsInForce
+from autonomy_ctx.memory.facts import FactRow, FactsInForce, decode_fact_row, make_fact
+from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT
 from autonomy_ctx.memory.store import Head, Key
 
 # All conversations together.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.processes import has_ended
-from autonomy_ctx.memory.sql.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
 from autonomy_ctx.memory.sql.session import NOW
 from autonomy_ctx.memory.sqlite.fact_cache import FactCache
