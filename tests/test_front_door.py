@@ -9,16 +9,17 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from public_names import MODULES, PUBLIC, ROOT, SUBMODULES, get, names
 
 import autonomy_ctx
 from autonomy_ctx._lazy import lazy_names
-from autonomy_ctx.memory.registry import accept_former_names
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.stores import Draft, Key, TurnStart
 
 FOLDER = Path(__file__).parent.parent
 LAZY = [door for door in MODULES if hasattr(importlib.import_module(door), "_MODULES")]
@@ -201,15 +202,22 @@ async def test_methods_with_former_names_still_work() -> None:
             assert await memory.get_whole_message("ana", "trip", "m1") is None
 
 
-def test_a_store_whose_methods_have_former_names_is_accepted() -> None:
-    class FormerStore:
-        async def whole(self, key: object, message_id: str) -> str | None:
-            return None
+class OldStore(InProcessStore):
+    """Its `begin_turn` is that of 0.2."""
 
-        owe = settle = whole
+    async def begin_turn(  # type: ignore[override]
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        raise NotImplementedError
 
-    store: Any = FormerStore()
-    with pytest.warns(DeprecationWarning, match=r"FormerStore\.\w+ is called \w+ now"):
-        accept_former_names(store)
-    assert store.full_text == store.whole
-    assert (store.enqueue_task, store.complete_task) == (store.owe, store.settle)
+
+def test_a_store_of_0_2_is_refused_with_the_page_that_helps() -> None:
+    with pytest.raises(TypeError, match=r"OldStore was written for autonomy_ctx 0\.2.*write-a-store\.md"):
+        autonomy_ctx.Memory(store=OldStore())  # type: ignore[arg-type]

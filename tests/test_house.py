@@ -261,7 +261,7 @@ def test_the_rule_about_participles_can_tell() -> None:
 BUDGETS: dict[str, tuple[int, int]] = {
     ".": (2_232, 13),
     "adapters": (1_784, 15),
-    "agents": (3_536, 15),
+    "agents": (3_564, 15),
     "cli": (5_646, 25),
     "compaction": (6_330, 24),
     "containers": (3_771, 14),
@@ -271,14 +271,14 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_698, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
-    "memory": (16_714, 73),
+    "memory": (13_345, 68),
     "messages": (3_192, 14),
     "models": (2_702, 10),
-    "replay": (1_992, 10),
+    "replay": (1_995, 10),
     "sections": (1_996, 12),
     "server": (6_462, 33),
-    "template": (4_022, 12),
-    "testing": (5_254, 27),
+    "template": (4_029, 12),
+    "testing": (5_288, 27),
     "tools": (4_254, 18),
 }
 
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 62, "functions": 507, "calls": 1_155},
-    "summary": {"files": 123, "functions": 1_357, "calls": 75_100},
+    "plain": {"files": 65, "functions": 507, "calls": 1_155},
+    "summary": {"files": 128, "functions": 1_360, "calls": 75_100},
 }
 
 

@@ -32,12 +32,12 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, check_name
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Record, check_name
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent
 from autonomy_ctx.messages.transcript import may_close
 from autonomy_ctx.models.call import is_chat_model
-from autonomy_ctx.template.epoch_store import StoredEpochs, composer_name, read_epochs
+from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, composer_name, decode_epochs
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
@@ -199,8 +199,12 @@ class TurnEnvironment(NamedTuple):
 
     async def read_epochs(self, key: Key) -> StoredEpochs:
         """The epochs of a conversation that this agent has sent."""
+        return self.epochs_of(key, await self.memory.store.read_records(key, EPOCH_KIND))
+
+    def epochs_of(self, key: Key, records: Sequence[Record]) -> StoredEpochs:
+        """The epochs of a conversation, of records that were read."""
         names = [section.name for section in self.template.sections]
-        return await read_epochs(self.memory.store, key, composer_name(self.name, names))
+        return decode_epochs(self.memory.store, key, composer_name(self.name, names), records)
 
     def injected(self, key: Key, pool: ContextPool) -> dict[str, Any]:
         """The values that tools are given besides the model's arguments."""

@@ -45,8 +45,8 @@ from autonomy_ctx.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.memory.joint_append import RecordDraft
-from autonomy_ctx.memory.mailbox import Mailbox
-from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.mailbox import MAIL_KIND, Mailbox
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import TOOL, ChatRole, Message, ToolCall
 from autonomy_ctx.models.call import complete, takes_messages
@@ -54,7 +54,7 @@ from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext, trace_attributes
 from autonomy_ctx.template.epoch import EndReason
-from autonomy_ctx.template.epoch_store import StoredEpochs, draft_epoch, drop_ended
+from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, draft_epoch, drop_ended
 from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, result_message, run_calls
 from autonomy_ctx.tracing import is_tracing
@@ -100,6 +100,8 @@ class TurnRunner:
         self.previous: ComposedContext | None = None
         # The stored epochs as they are known in this turn, and whether one has ended.
         self._epochs: StoredEpochs | None = None
+        # Those that were read when the turn began, until they are used.
+        self._begun_with: StoredEpochs | None = None
         self._has_ended_epoch = False
         self._usage = Usage()
         self._tokens_used = self._generation = 0
@@ -125,13 +127,24 @@ class TurnRunner:
         if lease is None:
             return True
         has_hooks = environment.memory.hooks or environment.hooks
-        entry = await self._plan_entry(message) if is_alone and not has_hooks else None
-        if entry is None or entry.takes_mail:
+        records = EPOCH_KIND if environment.keeps_epochs else None
+        if not is_alone or has_hooks:
             return await lease.begin() is not None
-        positions = await lease.begin(*entry.messages, after=entry.head.position if entry.reads_log else None)
-        if positions:
-            await self._finish_entry(entry, positions)
-        return positions is not None
+        if not self._reads_log:
+            # Nothing is read before: the turn begins unless mail waits.
+            start = await lease.begin(message, unless=MAIL_KIND, records=records)
+            entry = EntryPlan([message], message)
+        else:
+            entry = await self._plan_entry(message)
+            if entry.takes_mail:
+                return await lease.begin() is not None
+            start = await lease.begin(*entry.messages, after=entry.position, records=records)
+        if start is not None and start.positions:
+            if records is not None:
+                self._begun_with = environment.epochs_of(self._key, start.records)
+            self._generation = start.generation
+            await self._finish_entry(entry._replace(position=start.position), start.positions)
+        return start is not None
 
     async def run(self, message: Message) -> AgentReply:
         """Store the message and run steps until there is an answer."""
@@ -205,13 +218,9 @@ class TurnRunner:
 
         Mail that waits for the agent comes before a new message.
         """
-        # Imported here and below: built-in tools are made when their modules are imported.
-        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
         environment, (_, scope, conversation) = self._environment, self._key
         window: list[Message] = []
-        reads_log = ask_user_for_input.name in environment.tools
-        if reads_log:
+        if self._reads_log:
             found = await environment.memory.read(scope, conversation, limit=QUESTION_LOOKBACK)
             head, window = found.head, [entry.message for entry in found.entries]
         else:
@@ -223,12 +232,20 @@ class TurnRunner:
         if before is not None and before.role is ChatRole.TOOL:
             # The same answer again; the store refuses another one under its id.
             again = replace(before, content=message.content)
-            return EntryPlan(messages=[again], head=head, waiting=texts, reads_log=reads_log)
+            return EntryPlan(messages=[again], waiting=texts, position=head.position)
         if before is None and waiting:
             answers = _answer_messages(waiting, message, environment.new_id)
-            return EntryPlan(messages=answers, head=head, reads_log=reads_log)
+            return EntryPlan(messages=answers, position=head.position)
         takes_mail = before is None and await self._has_mail()
-        return EntryPlan([message], head, message, texts, takes_mail, reads_log)
+        return EntryPlan([message], message, texts, takes_mail, head.position)
+
+    @property
+    def _reads_log(self) -> bool:
+        """True if what a user says may be the answer to an open question, which only the log tells."""
+        # Imported here and below: built-in tools are made when their modules are imported.
+        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
+        return ask_user_for_input.name in self._environment.tools
 
     async def _has_mail(self) -> bool:
         """Tell whether mail waits: it comes into the log before the user's message, and so stays there."""
@@ -238,7 +255,7 @@ class TurnRunner:
 
     async def _finish_entry(self, entry: EntryPlan, positions: Sequence[int]) -> None:
         self._entry, self._position = entry, positions[-1]
-        self._known_at = self._position if self._position <= entry.head.position else None
+        self._known_at = self._position if self._position <= entry.position else None
         if entry.message is None:
             _, scope, conversation = self._key
             self._position = (await self._environment.memory.head(scope, conversation)).last_user
@@ -359,7 +376,9 @@ class TurnRunner:
         With quotes, it may be gone: deleting what a context quotes deletes its row.
         """
         sent = self.previous
-        if self._epochs is None or sent is None or sent.state.row is None or sent.refs:
+        if self._begun_with is not None:
+            self._epochs, self._begun_with = self._begun_with, None
+        elif self._epochs is None or sent is None or sent.state.row is None or sent.refs:
             self._epochs = await self._environment.read_epochs(self._key)
         else:
             self._epochs = self._epochs.with_newest(sent.state.row)
@@ -632,16 +651,15 @@ class TurnRunner:
 
 
 class EntryPlan(NamedTuple):
-    """The messages that store what a user said, and what they depend on in the log as it was."""
+    """The messages that store what a user said, and where the log ended before them."""
 
     messages: Sequence[Message]
-    head: Head
     # The newest user message; None if the user answers a question.
     message: Message | None = None
     waiting: tuple[str, ...] = ()
-    # Whether mail comes before it, and whether it depends on the newest messages of the log.
+    # Whether mail comes before it.
     takes_mail: bool = False
-    reads_log: bool = False
+    position: int = 0
 
 
 async def _receive_mail(mailbox: Mailbox, key: Key) -> None:

@@ -23,7 +23,7 @@ from autonomy_ctx.background import Background, current_loop
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.processes import process_name
-from autonomy_ctx.memory.store import Key, TurnToken
+from autonomy_ctx.memory.store import Key, TurnStart, TurnToken
 
 logger = logging.getLogger("autonomy_ctx.agents")
 
@@ -62,12 +62,16 @@ class TurnLease:
             return None
         return TurnToken(self.key, self._ticket, self._owner)
 
-    async def begin(self, *messages: Any, after: int | None = None) -> list[int] | None:
-        """Acquire the lease and store the first messages.
+    async def begin(
+        self,
+        *messages: Any,
+        after: int | None = None,
+        unless: str | None = None,
+        records: str | None = None,
+    ) -> TurnStart | None:
+        """Acquire the lease and store the first messages, see `Memory.begin_turn`.
 
-        Returns their positions, or None if the turn must wait.
-
-        With `after`, no message is stored if the log does not end at this position.
+        Returns None if the turn must wait.
         """
         self._begun = True
         start = await self.memory.begin_turn(
@@ -78,12 +82,14 @@ class TurnLease:
             seconds=self.seconds,
             ticket=self._ticket,
             after=after,
+            unless=unless,
+            records=records,
         )
         self._ticket, self._holds = start.ticket, start.positions is not None
         self._renewer.add(self, self._background)
         if start.took_over:
             self._metrics.count("turns_taken_over")
-        return start.positions
+        return start if self._holds else None
 
     async def wait(self) -> None:
         """Wait until `begin` may succeed."""

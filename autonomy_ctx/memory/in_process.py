@@ -19,7 +19,7 @@ from autonomy_ctx.memory.sqlite.session import Transaction
 
 T = TypeVar("T")
 
-_PATH = "the memory of this process"
+_PATH = "this process"
 
 
 class InProcessStore(EmbeddedStore):

@@ -23,7 +23,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.cache import WindowCache, forget_deleted
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
-from autonomy_ctx.memory.registry import StoreOptions, accept_former_names, open_store
+from autonomy_ctx.memory.registry import StoreOptions, check_store, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
     ConversationInfo,
@@ -131,7 +131,7 @@ class Memory(AsyncResource):
             store = open_store(url, options)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
-        accept_former_names(store)
+        check_store(store)
         self._store: Store = store
         # The turn that this view writes, see `in_turn`.
         self._turn: TurnToken | None = None
@@ -221,18 +221,27 @@ class Memory(AsyncResource):
         seconds: float,
         ticket: int | None = None,
         after: int | None = None,
+        unless: str | None = None,
+        records: str | None = None,
     ) -> TurnStart:
         """Acquire the lease of a turn and store its first messages, or take a place in the queue.
 
         The `positions` of the result are None while other turns come first: wait (`store.wait_for_turn`),
         then call this again with the `ticket`. With `after`, nothing is stored if the log does not end at
-        this position.
+        this position; with `unless`, if there are records of this kind. `records` is a kind to read.
         """
         key = make_key(self.agent, scope, conversation)
         drafts = await self._make_drafts(messages, EMPTY)
         said = await self._fire_before_append(key, drafts)
         start = await self._store.begin_turn(
-            key, drafts, owner=owner, seconds=seconds, ticket=ticket, after=after
+            key,
+            drafts,
+            owner=owner,
+            seconds=seconds,
+            ticket=ticket,
+            after=after,
+            unless=unless,
+            records=records,
         )
         if start.positions:
             await self._note_appended(key, said, start.positions)

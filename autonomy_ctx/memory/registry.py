@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from autonomy_ctx._lazy import warn_of_former_name
 from autonomy_ctx.memory.store import Store
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "autonomy_ctx.stores"
 # What `Memory()` without a URL uses.
 IN_PROCESS = "memory://"
-# Methods of a store by their former names, which stores of other authors may still have.
-_FORMER_NAMES = {"whole": "full_text", "owe": "enqueue_task", "settle": "complete_task"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
@@ -144,9 +142,15 @@ def _entry_points() -> EntryPoints:
     return entry_points(group=ENTRY_POINTS)
 
 
-def accept_former_names(store: object) -> None:
-    """Let a store be called by the names of today if its methods still have the former ones."""
-    for old, new in _FORMER_NAMES.items():
-        if not hasattr(store, new) and hasattr(store, old):
-            warn_of_former_name(f"{type(store).__name__}.{old}", new, stacklevel=4)
-            setattr(store, new, getattr(store, old))
+def check_store(store: object) -> None:
+    """Refuse a store that was written for an older version: its turns would fail."""
+    begin_turn = getattr(store, "begin_turn", None)
+    if begin_turn is None:
+        return
+    parameters = signature(begin_turn).parameters.values()
+    takes_all = any(one.kind is Parameter.VAR_KEYWORD for one in parameters)
+    if not takes_all and not {"unless", "records"} <= {one.name for one in parameters}:
+        raise TypeError(
+            f"{type(store).__name__} was written for autonomy_ctx 0.2: its `begin_turn` does not take "
+            "`unless` and `records`. See docs/how-to/write-a-store.md, 'Upgrade a store of 0.2'"
+        )

@@ -225,12 +225,16 @@ class TurnToken(NamedTuple):
 class TurnStart(NamedTuple):
     """The result of `begin_turn`: the positions of the stored messages, or None if the turn must wait.
 
-    `took_over` means that the holder before did not release the turn.
+    `took_over` means that the holder before did not release the turn. `position` is the end of the log before
+    the messages, and `generation` that of the conversation. `records` are of the kind that was asked for.
     """
 
     ticket: int
     positions: list[int] | None
     took_over: bool = False
+    position: int = 0
+    generation: int = 0
+    records: Sequence[Record] = ()
 
 
 @runtime_checkable
@@ -250,11 +254,14 @@ class Turns(Protocol):
         seconds: float,
         ticket: int | None = None,
         after: int | None = None,
+        unless: str | None = None,
+        records: str | None = None,
     ) -> TurnStart:
         """Acquire the turn and append its first messages, or take a place in the queue; in one transaction.
 
         A waiting turn passes its `ticket`; if its place is gone, it gets a new place at the end of the queue.
-        With `after`, nothing is appended, and there are no positions, if the log ends elsewhere.
+        With `after`, nothing is appended, and there are no positions, if the log ends elsewhere; with
+        `unless`, if there are records of this kind. The records of the kind `records` are returned.
         """
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
@@ -540,14 +547,6 @@ class Pin(NamedTuple):
     message: Message
     pinned_at: datetime | None = None
     source: PinSource = "user"
-
-
-class PinRow(NamedTuple):
-    """A pin as it is stored: `pinned_at` in seconds since 1970 by the store's clock."""
-
-    position: int
-    pinned_at: float | None
-    source: PinSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,18 @@ from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
 from autonomy_ctx.memory.encoding import REPLACED_BY_UNDO, MessageRow
 from autonomy_ctx.memory.facts import EndedFact
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Head, Key, PinRow, StoredSegment, check_name
+from autonomy_ctx.memory.store import Head, Key, PinSource, StoredSegment, check_name
 
 KEYS_PER_PAGE = 500
 MESSAGES_PER_PAGE = 500
+
+
+class PinRow(NamedTuple):
+    """A pin as it is stored: `pinned_at` in seconds since 1970 by the store's clock."""
+
+    position: int
+    pinned_at: float | None
+    source: PinSource
 
 
 class SegmentCopy(NamedTuple):

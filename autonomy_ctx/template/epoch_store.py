@@ -130,6 +130,13 @@ def composer_name(agent: str, sections: Sequence[str]) -> str:
 async def read_epochs(store: Store, key: Key, composer: str, *, may_instruct: bool = True) -> StoredEpochs:
     """The epochs of a conversation that this composer has sent."""
     found = await store.read_records(key, EPOCH_KIND)
+    return decode_epochs(store, key, composer, found, may_instruct=may_instruct)
+
+
+def decode_epochs(
+    store: Store, key: Key, composer: str, found: Sequence[Record], *, may_instruct: bool = True
+) -> StoredEpochs:
+    """The epochs of records that were read."""
     rows = [decode_row(record.name, record.body) for record in reversed(found)]
     own = [row for row in rows if row is not None and row.name.startswith(f"{composer}:")]
     return StoredEpochs(store, key, composer, own, may_instruct)

@@ -23,9 +23,13 @@ class TurnsContract(StoreActions):
         after: int | None = None,
         key: Key = MAIN,
     ) -> TurnStart:
-        """Begin a turn for ten seconds, with messages whose ids are their texts."""
+        """Begin a turn for ten seconds, with messages whose ids are their texts.
+
+        Of the result, only what tells whether it has begun.
+        """
         drafts = make_drafts(*(make_message(text, id=text) for text in texts))
-        return await store.begin_turn(key, drafts, owner=owner, seconds=10, ticket=ticket, after=after)
+        start = await store.begin_turn(key, drafts, owner=owner, seconds=10, ticket=ticket, after=after)
+        return TurnStart(*start[:3])
 
     async def append_in_turn(
         self, store: Store, start: TurnStart, owner: str, *texts: str, ends: bool = False
@@ -50,6 +54,36 @@ class TurnsContract(StoreActions):
     async def records(self, store: Store) -> list[tuple[str, str]]:
         """The names and bodies of the records."""
         return [(record.name, record.body) for record in await store.read_records(MAIN, "k")]
+
+    async def test_the_start_of_a_turn_tells_what_was_there_before(self, store: Store) -> None:
+        await store.append(MAIN, make_drafts(make_message("1", id="m1"), make_message("2", id="m2")))
+        await store.delete(MAIN.scope, MAIN.agent, MAIN.conversation, ["m1"])
+        await store.put_records(MAIN, "k", [("a", "one"), ("b", "two")])
+        drafts = make_drafts(make_message("3", id="m3"))
+        start = await store.begin_turn(MAIN, drafts, owner="a", seconds=10, records="k")
+        assert (start.positions, start.position, start.generation) == ([3], 2, 1)
+        assert list(start.records) == await store.read_records(MAIN, "k")
+        await store.leave_turn(MAIN, start.ticket, owner="a")
+        again = await store.begin_turn(MAIN, [], owner="b", seconds=10, after=3)
+        assert (again.positions, again.position, list(again.records)) == ([], 3, [])
+
+    async def test_a_turn_stores_nothing_while_records_of_a_kind_wait(self, store: Store) -> None:
+        async def begin(owner: str, text: str, after: int | None = None) -> TurnStart:
+            drafts = make_drafts(make_message(text, id=text))
+            return await store.begin_turn(
+                MAIN, drafts, owner=owner, seconds=10, after=after, unless="mail", records="mail"
+            )
+
+        await store.put_records(MAIN, "mail", [("m", "hello")])
+        for after in (None, 0):
+            start = await begin("a", "question", after)
+            assert start.positions == []
+            assert [record.body for record in start.records] == ["hello"]
+        assert (await begin("b", "other")).positions is None, "the turn has begun"
+        await store.leave_turn(MAIN, start.ticket, owner="a")
+        await store.leave_turn(MAIN, None, owner="b")
+        await store.drop_records(MAIN, "mail")
+        assert (await begin("c", "question")).positions == [1]
 
     async def test_a_turn_begins_with_its_message_and_ends_with_its_answer(self, store: Store) -> None:
         first = await self.begin(store, "a", "question")

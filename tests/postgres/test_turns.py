@@ -27,7 +27,8 @@ def drafts(*texts: str) -> Sequence[Draft]:
 
 
 async def begin(store: PostgresStore, owner: str, *texts: str, **options: Any) -> TurnStart:
-    return await store.begin_turn(MAIN, drafts(*texts), owner=owner, seconds=HOUR, **options)
+    start = await store.begin_turn(MAIN, drafts(*texts), owner=owner, seconds=HOUR, **options)
+    return TurnStart(*start[:3])
 
 
 async def end(store: PostgresStore, start: TurnStart, owner: str, *texts: str) -> list[int]:

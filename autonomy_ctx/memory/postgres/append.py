@@ -7,13 +7,14 @@ and a transaction that has locked the row decides.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from autonomy_ctx.memory.encoding import UnreadableRow, encode_text, to_microseconds
-from autonomy_ctx.memory.joint_append import RecordDraft
+from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_one
 from autonomy_ctx.memory.postgres.session import CHANNEL, index_text, key_digest, long_text
 from autonomy_ctx.memory.sql.turns import turn_topic
@@ -63,7 +64,16 @@ _BEGIN_TURN = """
             turn_ticket = c.last_ticket + 1, last_ticket = c.last_ticket + 1,
             turn_owner = excluded.turn_owner, turn_until = autonomy_ctx.now_seconds() + %s
         WHERE c.turn_ticket = 0 AND c.turns_waiting = 0 AND NOT c.is_fork AND ({condition})
-        RETURNING c.id, c.head, c.turn_ticket
+            AND NOT EXISTS (
+                SELECT 1 FROM autonomy_ctx.record r WHERE r.conversation_id = c.id AND r.kind = %s)
+        RETURNING c.id, c.head, c.turn_ticket, c.generation
+"""
+_SELECT_BEGUN = """
+    SELECT head.head, head.turn_ticket, head.generation,
+        (SELECT json_agg(json_build_array(r.number, coalesce(r.long_name, r.name), r.at, r.body)
+                         ORDER BY r.number)::text
+         FROM autonomy_ctx.record r WHERE r.conversation_id = head.id AND r.kind = %s)
+    FROM head
 """
 _BEGIN_LOG = _BEGIN_TURN.format(condition="c.head = 0")
 _BEGIN = _BEGIN_TURN.format(condition="true")
@@ -80,7 +90,9 @@ _BEGIN_AFTER = _CHANGE.format(
     changes=""",
             turn_ticket = c.last_ticket + 1, last_ticket = c.last_ticket + 1,
             turn_owner = %s, turn_until = autonomy_ctx.now_seconds() + %s""",
-    condition="c.turn_ticket = 0 AND c.turns_waiting = 0 AND c.head = %s",
+    condition="""c.turn_ticket = 0 AND c.turns_waiting = 0 AND c.head = %s
+        AND NOT EXISTS (
+            SELECT 1 FROM autonomy_ctx.record r WHERE r.conversation_id = c.id AND r.kind = %s)""",
 )
 _IS_HELD = "c.turn_ticket = %s AND c.turn_owner = %s"
 _APPEND = _CHANGE.format(changes="", condition=_IS_HELD)
@@ -154,22 +166,31 @@ def last_user_draft(drafts: Sequence[Draft]) -> int:
 
 
 async def begin_free_turn(
-    connection: Connection, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
+    connection: Connection,
+    key: Key,
+    drafts: Sequence[Draft],
+    owner: str,
+    seconds: float,
+    after: int | None,
+    unless: str | None,
+    records: str | None,
 ) -> TurnStart | None:
     """Acquire a free turn without waiters and append, in one statement; None if that was not possible."""
     number, last_user, digest = len(drafts), last_user_draft(drafts), key_digest(key)
     values: tuple[Any, ...]
     if after:
         statement = _BEGIN_AFTER
-        values = (number, number, number, last_user, last_user, owner, seconds, digest, after)
+        values = (number, number, number, last_user, last_user, owner, seconds, digest, after, unless)
     else:
         statement = _BEGIN if after is None else _BEGIN_LOG
-        values = (digest, *key, number, number, last_user, number > 0, owner, seconds, seconds)
-    found = await _insert(connection, statement, values, drafts, "SELECT head, turn_ticket FROM head", ())
-    if found is None:
+        values = (digest, *key, number, number, last_user, number > 0, owner, seconds, seconds, unless)
+    begun = await _insert(connection, statement, values, drafts, _SELECT_BEGUN, (records,))
+    if begun is None:
         return None
-    head, ticket = found
-    return TurnStart(ticket, list(range(head - number + 1, head + 1)))
+    head, ticket, generation, rows = begun
+    found = [decode_record(*row) for row in json.loads(rows)] if rows else ()
+    positions = list(range(head - number + 1, head + 1))
+    return TurnStart(ticket, positions, False, head - number, generation, found)
 
 
 async def append_held(

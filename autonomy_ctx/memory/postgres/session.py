@@ -11,18 +11,18 @@ import psycopg
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
-from autonomy_ctx.memory.sql.session import NOW
+from autonomy_ctx.memory.sql.session import NOW, insert_rows
 from autonomy_ctx.memory.store import Head, Key
 
 Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
 
 CHANNEL = "autonomy_ctx"
 # Longer texts are in an index by their beginning and a digest: PostgreSQL indexes at most 2,704 bytes.
-MAX_INDEXED_BYTES = 250
+MAX_INDEX_COLUMNS_BYTES = 250
 # PostgreSQL takes no more values in one statement.
 _MAX_VALUES = 65_000
 # The columns that are in an index, and that have all of a long text.
-_INDEXED = {"message": ("id", "long_id"), "record": ("name", "long_name")}
+_INDEX_COLUMNS = {"message": ("id", "long_id"), "record": ("name", "long_name")}
 
 
 def key_digest(key: Key) -> bytes:
@@ -36,9 +36,9 @@ def index_text(text: str) -> str:
     The latter is longer than any text that stands for itself.
     """
     encoded = text.encode()
-    if len(encoded) <= MAX_INDEXED_BYTES:
+    if len(encoded) <= MAX_INDEX_COLUMNS_BYTES:
         return text
-    return f"{text[:MAX_INDEXED_BYTES]}:{sha256(encoded).hexdigest()}"
+    return f"{text[:MAX_INDEX_COLUMNS_BYTES]}:{sha256(encoded).hexdigest()}"
 
 
 def long_text(text: str) -> str | None:
@@ -71,17 +71,12 @@ class PostgresSession:
 
     async def insert(self, table: str, columns: Mapping[str, Any], *, returning: str = "") -> list[Any]:
         columns = _columns_of(table, columns)
-        size = max(len(one) if isinstance(one, list) else 1 for one in columns.values())
-        given = [one if isinstance(one, list) else [one] * size for one in columns.values()]
-        rows = list(zip(*given, strict=True))
         start = f"INSERT INTO autonomy_ctx.{table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our names
         end = f" RETURNING {returning}" if returning else ""
         found: list[Any] = []
-        step = _MAX_VALUES // len(columns)
-        for first in range(0, size, step):
-            part = rows[first : first + step]
-            places = ", ".join(f"({', '.join(map(_place, row))})" for row in part)
-            values = [value for row in part for value in row if value is not NOW]
+        for rows in insert_rows(columns, _MAX_VALUES):
+            places = ", ".join(f"({', '.join(map(_place, row))})" for row in rows)
+            values = [value for row in rows for value in row if value is not NOW]
             try:
                 cursor = await self.connection.execute(f"{start}{places}{end}", values)
             except psycopg.errors.UniqueViolation:
@@ -125,9 +120,6 @@ class PostgresSession:
     def note_deletion(self) -> None:
         """The server sees to it."""
 
-    def note_appended(self, messages: int) -> None:
-        """Nothing is counted: the server does not lose what it has committed."""
-
     def known_facts(self, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
         return None
 
@@ -140,8 +132,8 @@ def _columns_of(table: str, columns: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(columns)
     if table == "record":
         del found["size"]
-    if table in _INDEXED:
-        short, long = _INDEXED[table]
+    if table in _INDEX_COLUMNS:
+        short, long = _INDEX_COLUMNS[table]
         texts = found[short]
         found[short], found[long] = [index_text(one) for one in texts], [long_text(one) for one in texts]
     return found

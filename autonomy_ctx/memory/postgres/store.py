@@ -116,8 +116,10 @@ class PostgresStore(SqlStore):
         seconds: float,
         ticket: int | None = None,
         after: int | None = None,
+        unless: str | None = None,
+        records: str | None = None,
     ) -> TurnStart:
-        given = (key, drafts, owner, seconds, after)
+        given = (key, drafts, owner, seconds, after, unless, records)
         # A turn with a ticket has competition.
         if ticket is not None:
             return await self.write_script(turns.begin_turn, *given)

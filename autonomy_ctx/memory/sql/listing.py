@@ -6,8 +6,6 @@ are those of its first and last row, also one step each.
 
 from __future__ import annotations
 
-from functools import cache
-
 from autonomy_ctx.memory.encoding import decode_conversation_info
 from autonomy_ctx.memory.sql.query import Query, load_queries, translate_query
 from autonomy_ctx.memory.sql.session import Session
@@ -50,15 +48,36 @@ _SELECT_NAMES = """
 """
 
 
+def _names_query(column: str, other: str | None, *, has_after: bool) -> Query:
+    """The query of the first names of one column after a name, optionally filtered by the other column."""
+    return translate_query(
+        _SELECT_NAMES,
+        column=column,
+        condition="TRUE" if other is None else f"{other} = :other",
+        start=f"{column} > :after" if has_after else "TRUE",
+    )
+
+
+# By whether a name of the other column is given, and one to begin after.
+_AGENT_QUERIES, _SCOPE_QUERIES = (
+    {
+        (is_one, has_after): _names_query(column, other if is_one else None, has_after=has_after)
+        for is_one in (False, True)
+        for has_after in (False, True)
+    }
+    for column, other in (("agent", "scope"), ("scope", "agent"))
+)
+
+
 async def list_agents(session: Session, scope: str | None, after: str | None, limit: int) -> list[str]:
     """The first agents after a name, in all scopes or in one."""
-    query = _names_query("agent", "scope", has_other=scope is not None, has_after=after is not None)
+    query = _AGENT_QUERIES[scope is not None, after is not None]
     return [name for (name,) in await session.fetch(query, other=scope, after=after, limit=limit)]
 
 
 async def list_scopes(session: Session, agent: str | None, after: str | None, limit: int) -> list[str]:
     """The first scopes after a name, with all agents or with one."""
-    query = _names_query("scope", "agent", has_other=agent is not None, has_after=after is not None)
+    query = _SCOPE_QUERIES[agent is not None, after is not None]
     return [name for (name,) in await session.fetch(query, other=agent, after=after, limit=limit)]
 
 
@@ -71,14 +90,3 @@ async def list_conversations(
     values = {"last_agent": last.agent, "last_conversation": last.conversation, "limit": limit}
     rows = await session.fetch(_QUERIES[name], scope=scope, agent=agent, **values)
     return [decode_conversation_info(*row) for row in rows]
-
-
-@cache
-def _names_query(column: str, other: str, *, has_other: bool, has_after: bool) -> Query:
-    """The query of the first names of one column after a name, optionally filtered by the other column."""
-    return translate_query(
-        _SELECT_NAMES,
-        column=column,
-        condition=f"{other} = :other" if has_other else "TRUE",
-        start=f"{column} > :after" if has_after else "TRUE",
-    )

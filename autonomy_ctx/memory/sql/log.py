@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.memory.encoding import MessageRow, decode_entry, same_content, to_microseconds
@@ -80,7 +80,10 @@ async def append(session: Session, key: Key, drafts: Sequence[Draft]) -> list[in
         positions.append(position)
     if new:
         await insert_messages(session, conversation_id, new)
-        last_user = max([head.last_user, *(row.position for row in new if row.is_user)])
+        last_user = head.last_user
+        for row in new:
+            if row.is_user:
+                last_user = row.position
         values = {"head": head.position + len(new), "number": len(new), "last_user": last_user}
         await session.execute(_QUERIES["move_head"], id=conversation_id, **values)
         if not head.count:
@@ -90,15 +93,15 @@ async def append(session: Session, key: Key, drafts: Sequence[Draft]) -> list[in
 
 async def insert_messages(session: Session, conversation_id: int, rows: Sequence[MessageRow]) -> None:
     """Store messages at their positions."""
-    names = MessageRow._fields[:-1]
-    columns: dict[str, Any] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    await session.insert("message", {"conversation_id": conversation_id, **columns})
-    if large := [row for row in rows if row.whole is not None]:
+    *columns, wholes = map(list, zip(*rows, strict=True))
+    names = dict(zip(MessageRow._fields, columns, strict=False))
+    await session.insert("message", {"conversation_id": conversation_id, **names})
+    if any(wholes):
+        large = [row for row in rows if row.whole is not None]
         places, bodies = [row.position for row in large], [row.whole for row in large]
         await session.insert(
             "whole", {"conversation_id": conversation_id, "position": places, "body": bodies}
         )
-    session.note_appended(len(rows))
 
 
 def _make_row(position: int, draft: Draft) -> MessageRow:
@@ -121,8 +124,12 @@ async def find_messages(
 ) -> dict[str, tuple[int, str]]:
     """Positions and uncut bodies of those drafts that are stored, by id."""
     ids = session.array([session.index_text(draft.message.id) for draft in drafts])
-    rows = await session.fetch(_QUERIES["find_messages"], id=conversation_id, ids=ids)
-    return {message_id: (position, body) for message_id, position, body in rows}
+    found: dict[str, tuple[int, str]] = {}
+    for message_id, position, body in await session.fetch(
+        _QUERIES["find_messages"], id=conversation_id, ids=ids
+    ):
+        found[message_id] = position, body
+    return found
 
 
 async def is_stored(session: Session, conversation_id: int, drafts: Sequence[Draft]) -> bool:

@@ -76,8 +76,10 @@ async def put_draft(session: Session, key: Key, draft: RecordDraft) -> None:
                 new = {"size": len(body.encode()), "derived": draft.derived, "body": body}
                 await session.execute(_QUERIES["update_newest"], number=rows[0][0], **new)
                 records = ()
-    await _insert_records(session, place, draft.kind, records, keep, draft.derived)
-    await _insert_records(session, place, draft.parts_kind, draft.parts, None, draft.derived)
+    if records:
+        await _insert_records(session, place, draft.kind, records, keep, draft.derived)
+    if draft.parts:
+        await _insert_records(session, place, draft.parts_kind, draft.parts, None, draft.derived)
     if draft.ends_quotes:
         await end_quotes(session, place.conversation_id)
         await raise_generation(session, place.conversation_id)
@@ -91,9 +93,8 @@ async def _insert_records(
     keep: int | None,
     derived: bool,
 ) -> list[int]:
-    names = [name for name, _ in records]
     # Of several with one name each gets a number, and the last one stays.
-    batches = [records] if len(set(names)) == len(names) else [[one] for one in records]
+    batches = [records] if len(dict(records)) == len(records) else [[one] for one in records]
     numbers: list[int] = []
     for batch in batches:
         if batch:
@@ -109,7 +110,7 @@ async def _insert_batch(
 ) -> list[int]:
     """Store records with different names instead of those that have them."""
     names, bodies = [name for name, _ in records], [encode_text(body) for _, body in records]
-    indexed = session.array([session.index_text(name) for name in names])
+    indexed = session.array(list(map(session.index_text, names)))
     await session.execute(_QUERIES["delete_named"], id=place.conversation_id, kind=kind, names=indexed)
     columns = {
         "conversation_id": place.conversation_id,
@@ -135,7 +136,7 @@ async def _find_place(
     found = await find_conversation(session, key, lock=True)
     if generation not in (None, 0 if found is None else found[1].generation):
         return None
-    quoted = await _find_quoted(session, key, refs)
+    quoted = await _find_quoted(session, key, refs) if refs else []
     if quoted is None:
         return None
     return RecordPlace((await ensure_conversation(session, key) if found is None else found)[0], quoted)
@@ -204,7 +205,7 @@ async def read_records(
     if name is not None:
         query, values["name"] = _QUERIES["select_named"], session.index_text(name)
     rows = await session.fetch(query, **values)
-    if len(rows) > max_rows or sum(row[3] for row in rows) > max_bytes:
+    if len(rows) > max_rows or (max_bytes < MAX_POSITION and sum(row[3] for row in rows) > max_bytes):
         return None
     return [decode_record(number, name, at, body) for number, name, at, _, body in reversed(rows)]
 

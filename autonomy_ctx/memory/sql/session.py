@@ -6,7 +6,7 @@ waits, so the thread of the database runs it from beginning to end (`run_script`
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from autonomy_ctx.memory.facts import FactsInForce
@@ -65,9 +65,6 @@ class Session(Protocol):
     def note_deletion(self) -> None:
         """Note that something was deleted, so that the database leaves no trace of it."""
 
-    def note_appended(self, messages: int) -> None:
-        """Count stored messages."""
-
     def known_facts(self, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
         """The facts that hold, if this process knows them."""
 
@@ -84,3 +81,18 @@ def run_script(script: Coroutine[Any, Any, T]) -> T:
         return result
     script.close()
     raise RuntimeError("a script has waited where it must not")
+
+
+def insert_rows(columns: Mapping[str, Any], max_values: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of columns for `Session.insert`, as many at a time as one statement can take."""
+    size = 1
+    for column in columns.values():
+        if isinstance(column, list):
+            size = len(column)
+    given = []
+    for column in columns.values():
+        given.append(column if isinstance(column, list) else [column] * size)
+    rows = list(zip(*given, strict=True))
+    step = max_values // len(columns)
+    for first in range(0, size, step):
+        yield rows[first : first + step]

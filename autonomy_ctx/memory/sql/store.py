@@ -48,7 +48,7 @@ Script: TypeAlias = Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]
 
 
 class SqlStore(ABC):
-    """What is the same on every database. `read`, `summary`, `search` and vectors are not."""
+    """A store whose scripts run on a database. Reading windows, search and vectors are up to a subclass."""
 
     @abstractmethod
     async def read_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
@@ -96,8 +96,11 @@ class SqlStore(ABC):
         seconds: float,
         ticket: int | None = None,
         after: int | None = None,
+        unless: str | None = None,
+        records: str | None = None,
     ) -> TurnStart:
-        return await self.write_script(turns.begin_turn, key, drafts, owner, seconds, after)
+        given = (key, drafts, owner, seconds, after, unless, records)
+        return await self.write_script(turns.begin_turn, *given)
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
         return await self.repeat_script(turns.renew_turn, key, ticket, owner, seconds)

@@ -12,8 +12,15 @@ from autonomy_ctx.memory.sql.log import MESSAGE_ID, ensure_conversation, find_co
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.segments import insert_segments, link_segments, read_all_segments
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import Head, Key, PinRow
-from autonomy_ctx.memory.transfer import ConversationCopy, RangeCopy, RecordCopy, SegmentCopy, renumber
+from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.transfer import (
+    ConversationCopy,
+    PinRow,
+    RangeCopy,
+    RecordCopy,
+    SegmentCopy,
+    renumber,
+)
 
 _QUERIES = load_queries(
     "transfer",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import starmap
 from typing import NamedTuple
 
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.sql.log import append, ensure_conversation, is_stored
 from autonomy_ctx.memory.sql.query import load_queries
+from autonomy_ctx.memory.sql.records import read_records
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
 
@@ -27,13 +29,14 @@ class QueueTicket(NamedTuple):
     until: float
 
 
-class TurnQueue(NamedTuple):
+class LockedLine(NamedTuple):
     """The line of one conversation: who holds the turn, and who waits."""
 
     conversation_id: int
     head: int
     holder: QueueTicket
     last_ticket: int
+    generation: int
     places: list[QueueTicket]
 
     def find(self, owner: str) -> QueueTicket | None:
@@ -57,20 +60,30 @@ def turn_topic(key: Key) -> str:
 
 
 async def begin_turn(
-    session: Session, key: Key, drafts: Sequence[Draft], owner: str, seconds: float, after: int | None
+    session: Session,
+    key: Key,
+    drafts: Sequence[Draft],
+    owner: str,
+    seconds: float,
+    after: int | None = None,
+    unless: str | None = None,
+    records: str | None = None,
 ) -> TurnStart:
     """Take the turn and append, or keep a place in the line."""
     while (line := await _read_line(session, key)) is None:
         await ensure_conversation(session, key)
-    place, again = line.find(owner), line.is_held(owner)
+    place, again = line.find(owner) if line.places else None, line.is_held(owner)
     if not again and await _seconds_until_free(session, line, owner):
         return TurnStart(await _wait(session, line, place, owner, seconds), None)
     # First: what it refuses, such as other content under a known id, must not take the turn.
     fits = after in (None, line.head) or (again and await is_stored(session, line.conversation_id, drafts))
+    if fits and unless is not None:
+        fits = not await session.fetch(_QUERIES["find_record"], id=line.conversation_id, kind=unless)
     positions = await append(session, key, drafts) if fits else []
     ticket = line.holder.ticket if again else line.last_ticket + 1 if place is None else place.ticket
-    waiting = [one for one in line.places if one.ticket > ticket]
-    if len(waiting) < len(line.places):
+    waiting = 0
+    if line.places:
+        waiting = sum(one.ticket > ticket for one in line.places)
         await session.execute(_QUERIES["delete_places"], id=line.conversation_id, ticket=ticket)
     await session.execute(
         _QUERIES["take"],
@@ -79,9 +92,11 @@ async def begin_turn(
         owner=owner,
         seconds=seconds,
         last_ticket=max(ticket, line.last_ticket),
-        waiting=len(waiting),
+        waiting=waiting,
     )
-    return TurnStart(ticket, positions, line.holder.ticket != 0 and not again)
+    found = None if records is None else await read_records(session, key, records, None, 0, None)
+    took_over = line.holder.ticket != 0 and not again
+    return TurnStart(ticket, positions, took_over, line.head, line.generation, found or ())
 
 
 async def append_in_turn(
@@ -134,8 +149,10 @@ async def seconds_until_turn(session: Session, key: Key, ticket: int) -> float:
     return 0.0 if line is None or owner is None else await _seconds_until_free(session, line, owner)
 
 
-async def _seconds_until_free(session: Session, line: TurnQueue, owner: str) -> float:
+async def _seconds_until_free(session: Session, line: LockedLine, owner: str) -> float:
     """The seconds until the leases of all before an owner have expired; 0 when the turn is free for it."""
+    if not line.holder.ticket and not line.places:
+        return 0.0
     before = [one for one in line.before(owner) if not session.has_ended(one.owner)]
     if not before:
         return 0.0
@@ -144,7 +161,7 @@ async def _seconds_until_free(session: Session, line: TurnQueue, owner: str) -> 
 
 
 async def _wait(
-    session: Session, line: TurnQueue, place: QueueTicket | None, owner: str, seconds: float
+    session: Session, line: LockedLine, place: QueueTicket | None, owner: str, seconds: float
 ) -> int:
     """Keep a place in the line, or take one at its end; its ticket."""
     ticket = line.last_ticket + 1 if place is None else place.ticket
@@ -155,22 +172,23 @@ async def _wait(
     return ticket
 
 
-async def _release(session: Session, key: Key, line: TurnQueue) -> None:
+async def _release(session: Session, key: Key, line: LockedLine) -> None:
     await session.execute(_QUERIES["release"], id=line.conversation_id)
     if line.places:
         await session.notify(turn_topic(key))
 
 
-async def _update_line(session: Session, line: TurnQueue, last_ticket: int, waiting: int) -> None:
+async def _update_line(session: Session, line: LockedLine, last_ticket: int, waiting: int) -> None:
     values = {"last_ticket": last_ticket, "waiting": waiting}
     await session.execute(_QUERIES["update_line"], id=line.conversation_id, **values)
 
 
-async def _read_line(session: Session, key: Key, *, lock: bool = True) -> TurnQueue | None:
+async def _read_line(session: Session, key: Key, *, lock: bool = True) -> LockedLine | None:
     rows = await session.fetch(_QUERIES["lock_line" if lock else "find_line"], **session.key_values(key))
     if not rows:
         return None
-    [(conversation_id, head, ticket, owner, until, last_ticket, waiting)] = rows
+    [(conversation_id, head, ticket, owner, until, last_ticket, generation, waiting)] = rows
     places = await session.fetch(_QUERIES["select_places"], id=conversation_id) if waiting else []
     holder = QueueTicket(ticket, owner, until)
-    return TurnQueue(conversation_id, head, holder, last_ticket, [QueueTicket(*one) for one in places])
+    line = list(starmap(QueueTicket, places))
+    return LockedLine(conversation_id, head, holder, last_ticket, generation, line)

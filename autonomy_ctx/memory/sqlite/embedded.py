@@ -9,10 +9,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from random import uniform
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
+from autonomy_ctx.background import current_loop
 from autonomy_ctx.memory.processes import machine_clock
 from autonomy_ctx.memory.search_text import SearchScope, query_terms
 from autonomy_ctx.memory.sql import records as record_rows
@@ -26,17 +30,46 @@ from autonomy_ctx.memory.sqlite.connection import snapshot
 from autonomy_ctx.memory.sqlite.fact_cache import FactCache
 from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.session import SqliteSession, Transaction
-from autonomy_ctx.memory.sqlite.summary import read_small_summary, read_summary
-from autonomy_ctx.memory.sqlite.window import read_blocks, read_rows
+from autonomy_ctx.memory.sqlite.window import read_blocks, read_rows, read_small_summary, read_summary
 from autonomy_ctx.memory.store import Head, Key, Record, SearchHit, SummaryState, Window, check_read
-from autonomy_ctx.memory.turn_signals import TurnSignals
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
     from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
+# How often a turn looks whether it is next: by chance a little more or less, so that turns that began to
+# wait together, in many processes, do not all ask the store at once.
+POLL_SECONDS = 0.05
+POLL_JITTER = 0.2
 SMALL_READ_BYTES = 64 * 1024
 SMALL_READ_ROWS = 512
+
+
+class TurnSignals:
+    """Wakes the turns of this process that wait: one signal for each conversation.
+
+    A signal only saves time. The rows of the store decide which turn is next, and turns of other processes
+    read them at intervals.
+    """
+
+    def __init__(self) -> None:
+        # By event loop, too: an event belongs to one.
+        self._events: dict[tuple[Any, Key], anyio.Event] = {}
+
+    async def wait_until(self, key: Key, may_begin: Callable[[], Awaitable[bool]], seconds: float) -> None:
+        """Look at every signal and in intervals; return when it may begin, or after so many seconds."""
+        with anyio.move_on_after(seconds):
+            while not await may_begin():
+                # It stays until the turn is given back, which every turn that waited does in the end.
+                event = self._events.setdefault((current_loop(), key), anyio.Event())
+                with anyio.move_on_after(POLL_SECONDS * uniform(1 - POLL_JITTER, 1 + POLL_JITTER)):
+                    await event.wait()
+
+    def notify(self, key: Key) -> None:
+        """Wake those of the running event loop that wait for a conversation."""
+        event = self._events.pop((current_loop(), key), None) if self._events else None
+        if event is not None:
+            event.set()
 
 
 class EmbeddedStore(SqlStore):

@@ -11,7 +11,7 @@ from typing import Any
 from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.processes import has_ended
 from autonomy_ctx.memory.sql.query import Query
-from autonomy_ctx.memory.sql.session import NOW
+from autonomy_ctx.memory.sql.session import NOW, insert_rows
 from autonomy_ctx.memory.sqlite.fact_cache import FactCache
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.progress import Progress
@@ -69,35 +69,38 @@ class SqliteSession:
         self._transaction = transaction
 
     async def fetch(self, query: Query, **values: Any) -> list[Any]:
-        return self._run(query, values).fetchall()
+        for name in query.clocks:
+            values[name] = self._clocks[name]()
+        return self.connection.execute(query.sqlite, values).fetchall()
 
     async def fetch_each(self, query: Query, rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
-        return [self._run(query, values).fetchall() for values in rows]
+        return [await self.fetch(query, **values) for values in rows]
 
     async def execute(self, query: Query, **values: Any) -> int:
-        return self._run(query, values).rowcount
+        for name in query.clocks:
+            values[name] = self._clocks[name]()
+        return self.connection.execute(query.sqlite, values).rowcount
 
     async def execute_many(self, query: Query, rows: Sequence[dict[str, Any]]) -> None:
         self.connection.executemany(query.sqlite, rows)
 
-    def _run(self, query: Query, values: dict[str, Any]) -> sqlite3.Cursor:
-        for name in query.clocks:
-            values[name] = self._clocks[name]()
-        return self.connection.execute(query.sqlite, values)
-
     async def insert(self, table: str, columns: Mapping[str, Any], *, returning: str = "") -> list[Any]:
-        now = self._clocks["now"]()
-        size = max(len(one) if isinstance(one, list) else 1 for one in columns.values())
-        given = [one if isinstance(one, list) else [one] * size for one in columns.values()]
-        rows = [[now if value is NOW else value for value in row] for row in zip(*given, strict=True)]
-        start = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our names
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our names
         places, end = f"({', '.join('?' * len(columns))})", f" RETURNING {returning}" if returning else ""
         found: list[Any] = []
-        step = _MAX_VALUES // len(columns)
-        for first in range(0, len(rows), step):
-            part = rows[first : first + step]
-            statement = f"{start}{', '.join([places] * len(part))}{end}"
-            found += self.connection.execute(statement, [one for row in part for one in row]).fetchall()
+        for rows in insert_rows(columns, _MAX_VALUES):
+            values: list[Any] = []
+            for row in rows:
+                values += row
+            if NOW in values:
+                now = self._clocks["now"]()
+                values = [now if value is NOW else value for value in values]
+            all_places = ", ".join([places] * len(rows))
+            found += self.connection.execute(f"{statement}{all_places}{end}", values).fetchall()
+            if table == "message" and self._transaction is not None:
+                self._transaction.appended += len(rows)
+        if not found:
+            return found
         # They grow with each row, and SQLite does not promise an order.
         return sorted(number for (number,) in found)
 
@@ -124,10 +127,6 @@ class SqliteSession:
     def note_deletion(self) -> None:
         if self._transaction is not None:
             self._transaction.has_deleted = True
-
-    def note_appended(self, messages: int) -> None:
-        if self._transaction is not None:
-            self._transaction.appended += messages
 
     def known_facts(self, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
         return self._facts.find(self.identity, key, conversation_id, head)

@@ -1,4 +1,4 @@
-"""Reading windows of messages from SQLite.
+"""Reading windows of messages and summaries from SQLite.
 
 Small windows are read row by row. Large ones are read in a thread as JSON arrays of many rows, because a
 thread has to wait for the interpreter lock after each row that SQLite steps to.
@@ -10,11 +10,12 @@ import json
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entries
+from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entries, decode_entry, make_pin
 from autonomy_ctx.memory.sql.forks import read_ranges
 from autonomy_ctx.memory.sql.log import find_conversation
+from autonomy_ctx.memory.sql.segments import read_active_segments
 from autonomy_ctx.memory.sqlite.session import SqliteSession
-from autonomy_ctx.memory.store import MAX_POSITION, Head, Key, Window
+from autonomy_ctx.memory.store import MAX_POSITION, Head, Key, SummaryState, Window
 
 _SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision, is_fork FROM conversation
@@ -125,3 +126,41 @@ def _read_block(
         rows.append((*values, body))
     # The order within a group is not promised.
     return sorted(rows, reverse=True)
+
+
+_FROM_PINS = """
+    FROM pin p LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
+        AND p.position BETWEEN r.first AND r.last
+    JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
+    WHERE p.conversation_id = ?
+"""
+_SELECT_PINS = f"""
+    SELECT p.pinned_at, p.source, m.position, m.id, m.created, m.tokens, m.counter, m.body
+    {_FROM_PINS} ORDER BY p.position
+"""  # our names
+_SELECT_PINNED_BYTES = f"SELECT coalesce(sum(m.size), 0) {_FROM_PINS}"  # our names
+
+
+async def read_summary(session: SqliteSession, key: Key) -> SummaryState:
+    """The current segments, the pins and the facts."""
+    found = await find_conversation(session, key)
+    return SummaryState(Head()) if found is None else await _read_state(session, key, *found)
+
+
+async def read_small_summary(session: SqliteSession, key: Key, max_bytes: int) -> SummaryState | None:
+    """A summary, or None when its pinned messages are larger than that."""
+    found = await find_conversation(session, key)
+    if found is None:
+        return SummaryState(Head())
+    [(pinned,)] = session.connection.execute(_SELECT_PINNED_BYTES, found[:1])
+    return await _read_state(session, key, *found) if pinned <= max_bytes else None
+
+
+async def _read_state(session: SqliteSession, key: Key, conversation_id: int, head: Head) -> SummaryState:
+    pins = [
+        make_pin(decode_entry(*row), pinned_at, source)
+        for pinned_at, source, *row in session.connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
+    ]
+    segments = tuple(await read_active_segments(session, conversation_id))
+    facts = session.facts_in_force(key, conversation_id, head)
+    return SummaryState(head, segments, tuple(pins), facts)

@@ -1,9 +1,11 @@
 -- name: lock_line
-SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.turns_waiting
+SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.generation,
+    c.turns_waiting
 FROM @conversation c WHERE @key(c) {postgres: FOR NO KEY UPDATE}
 
 -- name: find_line
-SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.turns_waiting
+SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.generation,
+    c.turns_waiting
 FROM @conversation c WHERE @key(c)
 
 -- name: select_places
@@ -12,6 +14,9 @@ SELECT ticket, owner, until FROM @turn_wait WHERE conversation_id = :id ORDER BY
 -- name: select_now
 -- Asked for when the row is locked, however long that took.
 SELECT @lease_now()
+
+-- name: find_record
+SELECT 1 FROM @record WHERE conversation_id = :id AND kind = :kind LIMIT 1
 
 -- name: take
 UPDATE @conversation SET turn_ticket = :ticket, turn_owner = :owner, turn_until = @lease_now() + :seconds,
