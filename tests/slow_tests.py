@@ -28,6 +28,7 @@ SLOW = frozenset(
         "compaction/test_check_figures.py",
         "compaction/test_summary_checks.py::test_a_hostile_megabyte_takes_moments",
         "docs/test_examples.py",
+        "memory/test_mailbox.py::test_thousands_of_deliveries_later_an_old_id_is_still_known",
         "docs/test_pages.py",
         "docs/test_site_sources.py",
         "docs/test_snippets.py::test_the_snippets_of_a_page_run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -30,6 +30,7 @@ from autonomy_ctx.errors import StoreUnavailable, TurnLost, UnknownTurn
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.stores import Store
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
@@ -291,12 +292,16 @@ async def test_where_there_is_no_room_for_a_record_the_answer_is_kept(tmp_path: 
     await store.close()
 
 
-class ForgetfulStore(InProcessStore):
+class ForgetfulStore:
     """Stores no records, as a store of somebody else whose server is gone just then."""
 
-    @property
-    def append_with_records(self) -> Any:
-        raise AttributeError("it stores messages and records one after the other")
+    def __init__(self) -> None:
+        self._store = InProcessStore()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "append_with_records":
+            raise AttributeError("messages and records are stored one after the other")
+        return getattr(self._store, name)
 
     async def put_records(self, *given: Any, **options: Any) -> list[int]:
         raise StoreUnavailable(path="own", problem="it is gone; nothing was stored", advice="try again")
@@ -305,7 +310,7 @@ class ForgetfulStore(InProcessStore):
 async def test_an_answer_that_is_stored_is_returned_although_its_record_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    memory = Memory(store=ForgetfulStore())
+    memory = Memory(store=cast(Store, ForgetfulStore()))
     async with Agent("a", model=ScriptedModel("here"), memory=memory) as agent:
         assert (await agent.send("where?", scope="ana")).text == "here"
         assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
