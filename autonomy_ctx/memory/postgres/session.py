@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
 from autonomy_ctx.memory.sql.session import NOW, insert_rows
@@ -70,18 +69,20 @@ class PostgresSession:
             await self.connection.cursor().executemany(query.postgres, rows)
 
     async def insert(self, table: str, columns: Mapping[str, Any], *, returning: str = "") -> list[Any]:
-        columns = _columns_of(table, columns)
+        columns = dict(columns)
+        if table == "record":
+            del columns["size"]
+        if table in _INDEX_COLUMNS:
+            short, long = _INDEX_COLUMNS[table]
+            texts = columns[short]
+            columns[short], columns[long] = list(map(index_text, texts)), list(map(long_text, texts))
         start = f"INSERT INTO autonomy_ctx.{table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our names
         end = f" RETURNING {returning}" if returning else ""
         found: list[Any] = []
         for rows in insert_rows(columns, _MAX_VALUES):
             places = ", ".join(f"({', '.join(map(_place, row))})" for row in rows)
             values = [value for row in rows for value in row if value is not NOW]
-            try:
-                cursor = await self.connection.execute(f"{start}{places}{end}", values)
-            except psycopg.errors.UniqueViolation:
-                # What is there already was looked for first.
-                raise UnreadableRow("the head of a conversation contradicts its log") from None
+            cursor = await self.connection.execute(f"{start}{places}{end}", values)
             found += await cursor.fetchall() if returning else []
         return [number for (number,) in found]
 
@@ -117,6 +118,9 @@ class PostgresSession:
                 ([one for one, _ in places], [position for _, position in places]),
             )
 
+    def note_appended(self, messages: int) -> None:
+        """Nothing is counted: the server does not lose what it has committed."""
+
     def note_deletion(self) -> None:
         """The server sees to it."""
 
@@ -125,18 +129,6 @@ class PostgresSession:
 
     def keep_facts(self, key: Key, facts: FactsInForce) -> None:
         """Facts are read each time: other processes change them."""
-
-
-def _columns_of(table: str, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that this database has."""
-    found = dict(columns)
-    if table == "record":
-        del found["size"]
-    if table in _INDEX_COLUMNS:
-        short, long = _INDEX_COLUMNS[table]
-        texts = found[short]
-        found[short], found[long] = [index_text(one) for one in texts], [long_text(one) for one in texts]
-    return found
 
 
 def _place(value: object) -> str:

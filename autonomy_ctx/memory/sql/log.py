@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.memory.encoding import MessageRow, decode_entry, same_content, to_microseconds
+from autonomy_ctx.memory.encoding import (
+    MessageRow,
+    UnreadableRow,
+    decode_entry,
+    same_content,
+    to_microseconds,
+)
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Head, IndexedMessage, Key
@@ -66,42 +72,52 @@ async def append(session: Session, key: Key, drafts: Sequence[Draft]) -> list[in
     """Store those of the drafts that are new, all or none; for the others, give the positions they have."""
     if not drafts:
         return []
-    conversation_id, head = await ensure_conversation(session, key)
-    known = await find_messages(session, conversation_id, drafts)
+    conversation_id, head, is_fork = await _lock_log(session, key)
+    # Of a fork, they may be rows of another conversation; of any other, the index knows them.
+    known = await find_messages(session, conversation_id, drafts) if is_fork else {}
     positions: list[int] = []
-    new: list[MessageRow] = []
+    last, last_user = head.position, head.last_user
     for draft in drafts:
-        body = draft.whole or draft.body
-        position, other = known.setdefault(draft.message.id, (head.position + len(new) + 1, body))
-        if position > head.position + len(new):
-            new.append(_make_row(position, draft))
-        elif not same_content(other, body):
-            raise ConflictingMessage(message_id=draft.message.id, position=position)
-        positions.append(position)
-    if new:
-        await insert_messages(session, conversation_id, new)
-        last_user = head.last_user
-        for row in new:
-            if row.is_user:
-                last_user = row.position
-        values = {"head": head.position + len(new), "number": len(new), "last_user": last_user}
+        row = _make_row(last + 1, draft)
+        stored = known.get(row.id)
+        if stored is None and not await insert_message(session, conversation_id, row):
+            stored = (await find_messages(session, conversation_id, [draft])).get(row.id)
+            if stored is None:
+                raise UnreadableRow("the head of a conversation contradicts its log")
+        if stored is None:
+            last += 1
+            last_user = last if row.is_user else last_user
+        elif not same_content(stored[1], draft.whole or draft.body):
+            for name in ("delete_after", "delete_wholes_after"):
+                await session.execute(_QUERIES[name], id=conversation_id, position=head.position)
+            raise ConflictingMessage(message_id=row.id, position=stored[0])
+        positions.append(last if stored is None else stored[0])
+    if number := last - head.position:
+        values = {"head": last, "number": number, "last_user": last_user}
         await session.execute(_QUERIES["move_head"], id=conversation_id, **values)
         if not head.count:
             await session.execute(_QUERIES["note_first"], id=conversation_id)
+        session.note_appended(number)
     return positions
 
 
-async def insert_messages(session: Session, conversation_id: int, rows: Sequence[MessageRow]) -> None:
-    """Store messages at their positions."""
-    *columns, wholes = map(list, zip(*rows, strict=True))
-    names = dict(zip(MessageRow._fields, columns, strict=False))
-    await session.insert("message", {"conversation_id": conversation_id, **names})
-    if any(wholes):
-        large = [row for row in rows if row.whole is not None]
-        places, bodies = [row.position for row in large], [row.whole for row in large]
-        await session.insert(
-            "whole", {"conversation_id": conversation_id, "position": places, "body": bodies}
-        )
+async def _lock_log(session: Session, key: Key) -> tuple[int, Head, bool]:
+    """A conversation as `ensure_conversation` finds it, and whether it is a fork."""
+    while not (rows := await session.fetch(_QUERIES["lock_log"], **session.key_values(key))):
+        await ensure_conversation(session, key)
+    return rows[0][0], Head(*rows[0][1:6]), bool(rows[0][6])
+
+
+async def insert_message(session: Session, conversation_id: int, row: MessageRow) -> bool:
+    """Store a message at its position; false if its id is there already, or the position is not free."""
+    values = row._asdict()
+    values["conversation_id"], values["id"] = conversation_id, session.index_text(row.id)
+    values["long_id"] = None if values["id"] == row.id else row.id
+    if not await session.execute(_QUERIES["insert_message"], **values):
+        return False
+    if row.whole is not None:
+        await session.execute(_QUERIES["insert_whole"], **values)
+    return True
 
 
 def _make_row(position: int, draft: Draft) -> MessageRow:
@@ -123,13 +139,12 @@ async def find_messages(
     session: Session, conversation_id: int, drafts: Sequence[Draft]
 ) -> dict[str, tuple[int, str]]:
     """Positions and uncut bodies of those drafts that are stored, by id."""
-    ids = session.array([session.index_text(draft.message.id) for draft in drafts])
-    found: dict[str, tuple[int, str]] = {}
-    for message_id, position, body in await session.fetch(
-        _QUERIES["find_messages"], id=conversation_id, ids=ids
-    ):
-        found[message_id] = position, body
-    return found
+    ids = [session.index_text(draft.message.id) for draft in drafts]
+    if len(ids) == 1:
+        rows = await session.fetch(_QUERIES["find_message"], id=conversation_id, message_id=ids[0])
+    else:
+        rows = await session.fetch(_QUERIES["find_messages"], id=conversation_id, ids=session.array(ids))
+    return {message_id: (position, body) for message_id, position, body in rows}
 
 
 async def is_stored(session: Session, conversation_id: int, drafts: Sequence[Draft]) -> bool:

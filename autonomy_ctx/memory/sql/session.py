@@ -62,6 +62,9 @@ class Session(Protocol):
         No position means all of a conversation.
         """
 
+    def note_appended(self, messages: int) -> None:
+        """Count stored messages."""
+
     def note_deletion(self) -> None:
         """Note that something was deleted, so that the database leaves no trace of it."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from autonomy_ctx.memory.encoding import MessageRow, UnreadableRow, encode_text
 from autonomy_ctx.memory.sql.facts import insert_ended_facts, read_fact_rows, read_last_fact
 from autonomy_ctx.memory.sql.forks import SharedRange, insert_ranges
-from autonomy_ctx.memory.sql.log import MESSAGE_ID, ensure_conversation, find_conversation, insert_messages
+from autonomy_ctx.memory.sql.log import MESSAGE_ID, ensure_conversation, find_conversation
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.segments import insert_segments, link_segments, read_all_segments
 from autonomy_ctx.memory.sql.session import Session
@@ -88,7 +88,16 @@ def _decode_record(
 async def import_messages(session: Session, key: Key, rows: Sequence[MessageRow], generation: int) -> None:
     """Store messages at their positions; the head follows them."""
     conversation_id, _ = await ensure_conversation(session, key)
-    await insert_messages(session, conversation_id, rows)
+    *columns, wholes = map(list, zip(*rows, strict=True))
+    named = dict(zip(MessageRow._fields, columns, strict=False))
+    await session.insert("message", {"conversation_id": conversation_id, **named})
+    if any(wholes):
+        large = [row for row in rows if row.whole is not None]
+        places, bodies = [row.position for row in large], [row.whole for row in large]
+        await session.insert(
+            "whole", {"conversation_id": conversation_id, "position": places, "body": bodies}
+        )
+    session.note_appended(len(rows))
     values = {
         "id": conversation_id,
         "generation": generation,

@@ -97,8 +97,6 @@ class SqliteSession:
                 values = [now if value is NOW else value for value in values]
             all_places = ", ".join([places] * len(rows))
             found += self.connection.execute(f"{statement}{all_places}{end}", values).fetchall()
-            if table == "message" and self._transaction is not None:
-                self._transaction.appended += len(rows)
         if not found:
             return found
         # They grow with each row, and SQLite does not promise an order.
@@ -123,6 +121,10 @@ class SqliteSession:
         for conversation_id, position in places:
             unlist_entries(self.connection, conversation_id, position)
             delete_vectors(self.connection, conversation_id, position)
+
+    def note_appended(self, messages: int) -> None:
+        if self._transaction is not None:
+            self._transaction.appended += messages
 
     def note_deletion(self) -> None:
         if self._transaction is not None:

@@ -27,6 +27,30 @@ SELECT {message_id}, m.position, coalesce(w.body, m.body) FROM {messages_by_id}
 LEFT JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
 WHERE c.id = :id AND m.id @in(:ids)
 
+-- name: find_message
+SELECT {message_id}, m.position, coalesce(w.body, m.body) FROM {messages_by_id}
+LEFT JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
+WHERE c.id = :id AND m.id = :message_id
+
+-- name: insert_message
+INSERT INTO @message
+    (conversation_id, position, id, {postgres: long_id,} created, is_user, tokens, counter, size, body)
+VALUES (:conversation_id, :position, :id, {postgres: :long_id,} :created, :is_user, :tokens, :counter, :size,
+    :body)
+ON CONFLICT DO NOTHING
+
+-- name: delete_after
+DELETE FROM @message WHERE conversation_id = :id AND position > :position
+
+-- name: delete_wholes_after
+DELETE FROM @whole WHERE conversation_id = :id AND position > :position
+
+-- name: lock_log
+SELECT {head}, c.is_fork FROM @conversation c WHERE @key(c) {postgres: FOR NO KEY UPDATE}
+
+-- name: insert_whole
+INSERT INTO @whole (conversation_id, position, body) VALUES (:conversation_id, :position, :whole)
+
 -- name: find_place
 SELECT m.conversation_id, m.position FROM {messages} WHERE c.id = :id AND m.id = :message_id
 
