@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
+from agents.kit import call, calls
 
-from autonomy_ctx import Agent, Memory
+from autonomy_ctx import Agent, Memory, tool
 from autonomy_ctx.errors import StoreError, TurnLost
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres.store import PostgresStore
@@ -95,6 +96,25 @@ async def test_an_uncontended_turn_has_one_statement_for_each_of_its_appends(
         assert len(statements) == 3
         assert await store.append(MAIN, drafts(f"answer {turn}")) == [head + 4]
     assert (await store.head(MAIN)).count == 12
+
+
+async def test_an_ordinary_turn_waits_three_times_for_the_server(
+    database_url: str, statements: list[str]
+) -> None:
+    @tool
+    def look_up(city: str) -> str:
+        """Look up the weather."""
+        return f"Rain in {city}."
+
+    model = ScriptedModel(["Hello!", "Hello again!", calls(call("look_up", city="Rome")), "It rains."])
+    async with Agent("a", model=model, memory=Memory(database_url), tools=[look_up]) as agent:
+        await agent.send("Hello", scope="ana")
+        statements.clear()
+        await agent.send("Hello again", scope="ana")
+        assert len(statements) == 3, "the turn and its question; the window; the answer and its records"
+        statements.clear()
+        await agent.send("And the weather?", scope="ana")
+        assert len(statements) <= 5, "a step with a tool: its messages, and the window again"
 
 
 async def test_a_turn_ends_with_its_record_in_one_statement(
