@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
@@ -68,8 +68,14 @@ class InProcessStore(EmbeddedStore):
             return result
 
     async def run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        # It may be a large read or a search: the event loop goes on meanwhile.
+        # It may be a part of a search: the event loop goes on meanwhile.
         return await anyio.to_thread.run_sync(self._read_now, work)
+
+    async def read_script(
+        self, script: Callable[..., Coroutine[Any, Any, T]], *given: Any, **options: Any
+    ) -> T:
+        # Not in a thread: what waits for the same connection would wait longer.
+        return self._read_now(lambda connection: self._snapshot(connection, script, *given, **options))
 
     async def run_small_read(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
         return self._read_now(work)
