@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from autonomy_ctx.memory.sql.facts import drop_derived_facts, drop_lost_facts
 from autonomy_ctx.memory.sql.forks import SharedRange, count_messages, newest_user, read_forks
-from autonomy_ctx.memory.sql.log import MessagePlace, find_conversation_ids, find_place
+from autonomy_ctx.memory.sql.log import MessagePlace, find_conversation_ids, find_places
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.records import delete_quoting, delete_unknown
 from autonomy_ctx.memory.sql.segments import delete_segments
@@ -33,8 +33,7 @@ async def delete(
         meant = await find_conversation_ids(session, scope, agent, conversation)
         owners = meant
         if ids is not None:
-            found = [await find_place(session, one, message_id) for one in meant for message_id in ids]
-            places = list(dict.fromkeys(place for place in found if place is not None))
+            places = await find_places(session, meant, ids)
             owners = sorted({place.conversation_id for place in places})
         shared = await read_forks(session, owners)
         return {*owners, *(fork.conversation_id for _, fork in shared)}

@@ -85,8 +85,11 @@ async def list_conversations(
     session: Session, scope: str, agent: str | None, after: Key | None, limit: int
 ) -> list[ConversationInfo]:
     """The first conversations of a scope after a key, with all agents or with one."""
-    name = f"{'first' if after is None else 'next'}_page{'' if agent is None else '_of_agent'}"
+    first, following = ("first_page", "next_page")
+    if agent is not None:
+        first, following = ("first_page_of_agent", "next_page_of_agent")
     last = Key("", "", "") if after is None else after
     values = {"last_agent": last.agent, "last_conversation": last.conversation, "limit": limit}
-    rows = await session.fetch(_QUERIES[name], scope=scope, agent=agent, **values)
+    query = _QUERIES[first if after is None else following]
+    rows = await session.fetch(query, scope=scope, agent=agent, **values)
     return [decode_conversation_info(*row) for row in rows]

@@ -158,9 +158,17 @@ async def is_stored(session: Session, conversation_id: int, drafts: Sequence[Dra
 
 async def find_place(session: Session, conversation_id: int, message_id: str) -> MessagePlace | None:
     """Where a message of a conversation is kept."""
-    indexed = session.index_text(message_id)
-    rows = await session.fetch(_QUERIES["find_place"], id=conversation_id, message_id=indexed)
-    return MessagePlace(*rows[0]) if rows else None
+    return next(iter(await find_places(session, [conversation_id], [message_id])), None)
+
+
+async def find_places(
+    session: Session, conversation_ids: Sequence[int], message_ids: Sequence[str]
+) -> list[MessagePlace]:
+    """Where messages of conversations are kept, each once."""
+    indexed = [session.index_text(message_id) for message_id in message_ids]
+    values = [{"id": one, "message_id": message_id} for one in conversation_ids for message_id in indexed]
+    answers = await session.fetch_each(_QUERIES["find_place"], values)
+    return list(dict.fromkeys(MessagePlace(*row) for rows in answers for row in rows))
 
 
 async def read_head(session: Session, key: Key) -> Head:

@@ -113,8 +113,8 @@ async def import_messages(session: Session, key: Key, rows: Sequence[MessageRow]
 async def import_conversation(session: Session, key: Key, copy: ConversationCopy) -> None:
     """Replace all data of a conversation except its messages."""
     conversation_id, _ = await ensure_conversation(session, key)
-    for table in ("segments", "facts", "pins", "records", "ranges"):
-        await session.execute(_QUERIES[f"delete_{table}"], id=conversation_id)
+    for name in ("delete_segments", "delete_facts", "delete_pins", "delete_records", "delete_ranges"):
+        await session.execute(_QUERIES[name], id=conversation_id)
     sources = {one.source: (await ensure_conversation(session, one.source))[0] for one in copy.ranges}
     ranges = [SharedRange(sources[one.source], one.first, one.last) for one in copy.ranges]
     await insert_ranges(session, conversation_id, ranges)
