@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar
@@ -98,6 +100,8 @@ class InProcessStore(EmbeddedStore):
         self.check_usable()
         if self._connection is None:
             self._connection = _connect()
+            # Also of a memory that nobody closes: from Python 3.13 on, that is warned of.
+            weakref.finalize(self, self._connection.close)
             _empty_database().backup(self._connection)
             self._connection.execute("PRAGMA recursive_triggers = ON")
         return self._connection
@@ -111,5 +115,6 @@ def _connect() -> sqlite3.Connection:
 def _empty_database() -> sqlite3.Connection:
     """A database with all tables: a copy of it is made 40 times as fast as the tables."""
     connection = _connect()
+    atexit.register(connection.close)
     migrate(connection, _PATH)
     return connection
