@@ -233,9 +233,10 @@ class Connection:
             self._connection = apsw.Connection(path, vfs=vfs)
             self._connection.set_busy_timeout(int(timeout * 1000))
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+    def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Rows:
+        bindings = parameters if isinstance(parameters, dict) else tuple(parameters)
         with _python_errors():
-            rows = Rows(self._connection.execute(sql, tuple(parameters)).fetchall())
+            rows = Rows(self._connection.execute(sql, bindings).fetchall())
         rows.lastrowid = self._connection.last_insert_rowid()
         rows.rowcount = self._connection.changes()
         return rows

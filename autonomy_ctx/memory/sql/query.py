@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 _SCHEMA = "autonomy_ctx"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
 _ONLY = {name: re.compile(rf"\{{{name}: ([^{{}}]*)\}}") for name in ("sqlite", "postgres")}
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _KEY = re.compile(r"@key\((\w+)\)")
