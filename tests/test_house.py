@@ -271,7 +271,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_698, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
-    "memory": (13_372, 68),
+    "memory": (13_387, 68),
     "messages": (3_192, 14),
     "models": (2_702, 10),
     "replay": (1_995, 10),
