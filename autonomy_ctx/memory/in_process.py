@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.errors import AutonomyCtxError, StoreClosed
+from autonomy_ctx.errors import StoreClosed
 from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.embedded import EmbeddedStore
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -61,13 +61,13 @@ class InProcessStore(EmbeddedStore):
                 connection.execute("COMMIT")
             except BaseException as error:
                 connection.execute("ROLLBACK")
-                if isinstance(error, AutonomyCtxError):
-                    raise
-                # Without its cause, which may quote a user's text.
-                raise translate_error(error, _PATH, 0) from None
-            for note in transaction.when_committed:
-                note()
-            return result
+                problem = translate_error(error, _PATH, 0)
+            else:
+                for note in transaction.when_committed:
+                    note()
+                return result
+        # Raised here without its cause, because an error of SQLite may quote a user's text.
+        raise problem
 
     async def run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         # It may be a part of a search: the event loop goes on meanwhile.
@@ -89,7 +89,6 @@ class InProcessStore(EmbeddedStore):
                 return work(connection)
             except Exception as error:
                 problem = translate_error(error, _PATH, 0)
-        # Raised here without its cause, because an error of SQLite may quote a user's text.
         raise problem
 
     def check_usable(self) -> None:

@@ -1,4 +1,4 @@
-"""What an ordinary turn writes, in one statement each: it is one wait for the server.
+"""Writes of an ordinary turn, in one statement each: it is one wait for the server.
 
 Appending, beginning a turn that nobody else wants, and appending while a turn is held, with records. Their
 conditions are checked on the newest version of the conversation's row. A statement that does nothing says so,
@@ -126,14 +126,14 @@ _DELETE_BESIDE = """), dropped_{index} AS (
 
 async def append_new(connection: Connection, key: Key, drafts: Sequence[Draft]) -> list[int] | None:
     """Store drafts; None, with nothing stored, for an id that is there or, in a fork, may be there."""
-    number, last_user = len(drafts), last_user_draft(drafts)
+    number, last_user = len(drafts), _last_user_draft(drafts)
     counts = (number, number, last_user)
     names = (key_digest(key), *key, *counts, *counts, last_user)
     found = await _insert(connection, _MOVE_HEAD, names, drafts, "SELECT head FROM head", ())
     return None if found is None else list(range(found[0] - number + 1, found[0] + 1))
 
 
-def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
+def _insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
     """The part of a statement that stores drafts after it has moved a `head`, and its values."""
     number = len(drafts)
     columns = [list(column) for column in zip(*map(_row, drafts), strict=True)]
@@ -157,7 +157,7 @@ def _row(draft: Draft) -> tuple[str, str | None, int, bool, int, str, int, str]:
     )
 
 
-def last_user_draft(drafts: Sequence[Draft]) -> int:
+def _last_user_draft(drafts: Sequence[Draft]) -> int:
     """Which of the drafts is the last of a user, counted from one; 0 when none is."""
     for number in range(len(drafts), 0, -1):
         if drafts[number - 1].message.role is ChatRole.USER:
@@ -176,7 +176,7 @@ async def begin_free_turn(
     records: str | None,
 ) -> TurnStart | None:
     """Acquire a free turn without waiters and append, in one statement; None if that was not possible."""
-    number, last_user, digest = len(drafts), last_user_draft(drafts), key_digest(key)
+    number, last_user, digest = len(drafts), _last_user_draft(drafts), key_digest(key)
     values: tuple[Any, ...]
     if after:
         statement = _BEGIN_AFTER
@@ -205,7 +205,7 @@ async def append_held(
 
     At its end, the turn is given back.
     """
-    number, last_user = len(drafts), last_user_draft(drafts)
+    number, last_user = len(drafts), _last_user_draft(drafts)
     counts = (number, number, number, last_user, last_user)
     values = (*counts, key_digest(key), turn.ticket, turn.owner)
     if ends:
@@ -231,24 +231,24 @@ async def _insert(
 
     That is so when its condition does not hold, or an id is there already.
     """
-    rows, values = insert_rows(drafts) if drafts else ("", ())
-    beside, record_values = insert_records(records)
+    rows, values = _insert_rows(drafts) if drafts else ("", ())
+    beside, record_values = _insert_records(records)
     statement = f"{head}{rows}{beside}) {select}"
     try:
         return await fetch_one(connection, statement, (*head_values, *values, *record_values, *select_values))
     except psycopg.errors.UniqueViolation as error:
-        check_known(error)
+        _check_known(error)
         return None
 
 
-def check_known(error: psycopg.errors.UniqueViolation) -> None:
+def _check_known(error: psycopg.errors.UniqueViolation) -> None:
     """Tell an id that is there already from a position that should be free."""
     # By the end of the name: where `message` has partitions, each has names of its own.
     if (error.diag.constraint_name or "").endswith("_pkey"):
         raise UnreadableRow("the head of a conversation contradicts its log") from None
 
 
-def insert_records(drafts: Sequence[RecordDraft]) -> tuple[str, list[Any]]:
+def _insert_records(drafts: Sequence[RecordDraft]) -> tuple[str, list[Any]]:
     """The part of a statement after `head` that stores records without quotes; and its values."""
     statement, values = "", list[Any]()
     rows = [(draft, draft.kind, draft.name, draft.body, draft.keep) for draft in drafts]

@@ -1,1 +1,1 @@
-"""What the transactions of a store decide and do, written once for SQLite and PostgreSQL."""
+"""Scripts of the transactions of a store, written once for SQLite and PostgreSQL."""
