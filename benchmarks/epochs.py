@@ -24,13 +24,14 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.errors import ModelError
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.models.catalog import price_of
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.template.epoch_store import EPOCH_KIND
 from autonomy_ctx.template.template import TemplateHook
 from autonomy_ctx.testing.providers import ProviderRequest, ProviderServer
-from autonomy_ctx.testing.providers.prices import PROVIDER_PRICES
 from autonomy_ctx.testing.providers.state import find_words
 from benchmarks.epoch_requests import RequestLog, SentRequest
 from benchmarks.honest import HonestModel
@@ -383,7 +384,7 @@ def _ends_by_turn(model: str, pair: Pair) -> Figure:
 def _costs(pairs: Pairs, model: str) -> Iterator[Figure]:
     """What a section costs: beside none, or beside its text in each turn at the price of writing."""
     bare = pairs["no section", model]
-    once = PROVIDER_PRICES[model].cost(
+    once = (price_of(model) or DEFAULT_PRICE).cost(
         written=sum(len(find_words(write_report(number))) for number in range(TURNS))
     )
     for name, text, own, bound in (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
 
 # Messages that stay after a summary: the last exchanges, with their tool calls.
 FLOOR = 6

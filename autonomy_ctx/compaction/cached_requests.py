@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.formats.model_info import model_name
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.call import Prompt
-from autonomy_ctx.models.catalog import DEFAULT_PRICE, MIN_CACHED_TOKENS, Price, price_of
+from autonomy_ctx.models.catalog import cache_rule, price_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def is_cheaper(
         return False
     reading, writing = prices
     cached = request.tokens + (counter.count_tools(request.tools) if request.tools else 0)
-    if cached < MIN_CACHED_TOKENS:
+    if cached < cache_rule(reader).min_tokens:
         return False
     added = counter.count_text("".join(message["content"] for message in after.messages))
     anew = counter.count_text("".join(message["content"] for message in separate.messages))

@@ -18,10 +18,11 @@ from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.schema import SummarySchema, read_schema
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.formats.model_info import model_name
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
 from autonomy_ctx.messages.summary import SummaryRole, check_summary_role
 from autonomy_ctx.models.call import is_chat_model
-from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
+from autonomy_ctx.models.catalog import price_of
 from autonomy_ctx.validation import check_int, check_seconds
 
 DEFAULT_FLOOR, DEFAULT_CEILING, DEFAULT_SIZE, MIN_SIZE = 10, 20, 2048, 128

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from autonomy_ctx.formats.base import (
     signature_of,
 )
 from autonomy_ctx.formats.incoming import as_mapping, as_mappings
+from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.messages.message import Message, ThinkingContent
 
 # Under this name the extra fields of a message have what `ThinkingPrefix` says.
@@ -44,8 +44,6 @@ PROVIDER_REFUSED = "the provider refused it"
 OTHER_PROVIDER = "another provider made it"
 WITHOUT_ANSWER = "no answer follows it"
 
-_CLAUDE = re.compile(r"claude-([a-z]+)-(\d+)(?:-(\d{1,2})(?!\d))?")
-_BOUND_SINCE = {"fable": (5, 1), "mythos": (5, 1)}
 _GOOGLE_SIGNATURE = "thought_signature"
 _TAGLESS_OWNERS = (ANTHROPIC, BEDROCK)
 
@@ -85,11 +83,8 @@ def binds_thinking(model: str) -> bool | None:
     """
     if not model:
         return None
-    found = _CLAUDE.search(model)
-    if found is None:
-        return "claude" in model and re.search(r"claude-(?:\d|instant)", model) is None
-    version = (int(found[2]), int(found[3] or 0))
-    return version >= _BOUND_SINCE.get(found[1], (5, 5))
+    info = find_model(model)
+    return "claude" in model if info is None else info.binds_thinking
 
 
 def drop_refused(messages: Sequence[Message], owner: str) -> Sequence[Message]:

@@ -14,6 +14,7 @@ from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, par
 from autonomy_ctx.agents.reply import add_usage
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.inspection.changes import advise_on_end, describe_changes, describe_end
 from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
@@ -21,7 +22,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import Key, Record, make_key
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
+from autonomy_ctx.models.catalog import estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.composed import (
     BudgetReport,

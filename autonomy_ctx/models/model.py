@@ -24,9 +24,9 @@ from autonomy_ctx.formats.base import (
     WireRequest,
     restore_tool_names,
 )
+from autonomy_ctx.formats.model_table import TABLE_DATE, find_model, is_known_model
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.wire import from_dicts
-from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
@@ -85,9 +85,11 @@ class Model(AsyncResource):
             if refused in options:
                 raise TypeError(f"Model() does not take {refused}; give it to complete_chat()")
         self._options = options
-        self.context_window = context_window
-        if context_window is None and not choice.provider.local:
-            self.context_window = find_context_window(choice.model)
+        # A local server decides about its models itself.
+        info = None if choice.provider.local else find_model(choice.model)
+        if info is not None:
+            _tell_unknown(choice.model, info.name)
+        self.context_window = info.window if context_window is None and info is not None else context_window
         self._timeouts = Timeouts.of(timeout)
         self._retry_policy = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
         self._pool = ClientPool(client)
@@ -268,6 +270,25 @@ class Model(AsyncResource):
 
         if window is not None and MIN_WINDOW <= window < (self._context_window or window + 1):
             self._context_window = window
+
+
+# Names of models that are not in the table; each is told once.
+_unknown_names: set[str] = set()
+_MAX_UNKNOWN = 100
+
+
+def _tell_unknown(name: str, taken_for: str) -> None:
+    """Say once that a model is not in the table, and which one it is taken for."""
+    if name in _unknown_names or len(_unknown_names) >= _MAX_UNKNOWN or is_known_model(name):
+        return
+    _unknown_names.add(name)
+    logger.warning(
+        "model %s is not in the table of %s; its window, price and cache are taken to be those of %s. Add a "
+        "row to autonomy_ctx.tokens.MODELS if they are not",
+        name,
+        TABLE_DATE,
+        taken_for,
+    )
 
 
 def _make_offline_model() -> OfflineModel:

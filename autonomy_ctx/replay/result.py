@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean
 from typing import Any
 
-from autonomy_ctx.models.catalog import Price
+from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.replay.grid import ReplaySetting
 
 

@@ -15,17 +15,13 @@ from typing import Any
 
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.model_info import model_name
+from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
-from autonomy_ctx.models.catalog import (
-    MIN_CACHED_TOKENS,
-    Price,
-    find_context_window,
-    price_of,
-)
+from autonomy_ctx.models.catalog import find_context_window, price_of
 from autonomy_ctx.replay.conversation import FIRST_TIME, RecordedConversation, RecordedTurn
 from autonomy_ctx.replay.grid import ReplaySetting, SettingGrid, make_grid
 from autonomy_ctx.replay.recommendation import recommend

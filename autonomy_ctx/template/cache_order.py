@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE
 from autonomy_ctx.messages.cuts import newest_user_index
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.models.catalog import DEFAULT_PRICE
 from autonomy_ctx.sections.section import SectionKind
 from autonomy_ctx.template.running import HISTORY_SECTION, REQUIRED_SECTIONS
 

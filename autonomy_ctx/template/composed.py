@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import anyio.to_thread
 
 from autonomy_ctx.formats.base import NO_THINKING, RequestOptions
+from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.language.fact import STANDING_HEADING
 from autonomy_ctx.memory.memory import Memory
@@ -27,7 +28,6 @@ from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields
-from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.cache_order import choose_breakpoints

@@ -10,7 +10,7 @@ from autonomy_ctx import ContextSummaryConfig, Message
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.swap import MIN_SUPERSEDED, superseded_share
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.models.catalog import Price
+from autonomy_ctx.tokens import Price
 
 PRICE = Price(input=10, cached_input=1, cache_write=12.5, output=50)
 

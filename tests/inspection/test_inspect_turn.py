@@ -27,9 +27,10 @@ from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection import diff_turns, inspect_turn, list_turns
 from autonomy_ctx.inspection.changes import advise_on_end, describe_end
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.models.catalog import PRICES, Price
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price
 
 ANA = ("ana", "trip")
 

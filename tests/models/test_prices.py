@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 
 import pytest
 
@@ -15,7 +15,7 @@ MADE_UP = Price(input=2, cached_input=0.2, cache_write=2.5, output=10)
 
 
 @pytest.fixture
-def table() -> Iterator[dict[str, Price]]:
+def table() -> Iterator[MutableMapping[str, Price]]:
     before = dict(PRICES)
     yield PRICES
     PRICES.clear()
@@ -51,7 +51,7 @@ def test_a_price_that_is_none_is_refused(wrong: float) -> None:
     ["claude-sonnet-4-6", "us.anthropic.claude-sonnet-4-6-v1:0", "openrouter/anthropic/claude-sonnet-4.6"],
 )
 def test_a_model_has_one_price_whoever_serves_it(name: str) -> None:
-    assert price_of(name) == Price(input=3, cached_input=0.3, cache_write=3.75, output=15)
+    assert price_of(name) == Price(input=3, cached_input=0.3, cache_write=3.75, long_cache_write=6, output=15)
 
 
 def test_the_longest_name_that_fits_counts() -> None:
@@ -68,7 +68,7 @@ def test_an_unknown_model_has_no_price() -> None:
     assert estimate_cost(Usage(input_tokens=5), "nobody-knows-it") is None
 
 
-def test_the_table_may_be_changed(table: dict[str, Price]) -> None:
+def test_the_table_may_be_changed(table: MutableMapping[str, Price]) -> None:
     table["scripted"] = MADE_UP
     table["Acme/Big"] = MADE_UP
     assert price_of(ScriptedModel()) == MADE_UP

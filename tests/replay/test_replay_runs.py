@@ -10,7 +10,6 @@ import pytest
 from replay.recordings import recorded
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection, SystemInstructionsSection
-from autonomy_ctx.models.catalog import Price, price_of
 from autonomy_ctx.replay import (
     RecordedConversation,
     ReplayReport,
@@ -23,6 +22,7 @@ from autonomy_ctx.replay import (
 )
 from autonomy_ctx.replay.recommendation import recommend
 from autonomy_ctx.replay.retention import ConversationIndex, RetentionMeter
+from autonomy_ctx.tokens import Price, price_of
 
 
 def only(**numbers: int) -> SettingGrid:

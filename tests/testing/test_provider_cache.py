@@ -8,8 +8,7 @@ import pytest
 from testing.provider_calls import CLAUDE, Body, ask_claude, post, replied, text, user, words
 
 from autonomy_ctx.testing import ProviderRequest, ProviderServer, StoppedClock
-from autonomy_ctx.testing.providers.cache import CacheUse
-from autonomy_ctx.testing.providers.prices import find_cost
+from autonomy_ctx.testing.providers.cache import CacheUse, find_cost
 
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 LONG_MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -480,8 +479,8 @@ async def test_older_models_forget_a_prompt_that_is_not_used(
         ("gpt-6.1-terra", 1, 0.05, 1.25, 2.5, 5),
         ("gpt-5.6", 4, 0.4, 5, 10, 20),
         ("gpt-5.6-terra", 2, 0.2, 2.5, 5, 12),
-        # A version that is not listed has the prices of its family.
-        ("claude-fable-5-9", 10, 1, 12.5, 20, 50),
+        # A version that is not listed has the prices of the newest of its family.
+        ("claude-fable-5-9", 8, 0.2, 10, 16, 40),
     ],
 )
 def test_each_kind_of_token_has_its_price(

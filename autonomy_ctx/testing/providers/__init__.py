@@ -1,6 +1,6 @@
 """A model provider for tests: `ProviderServer` answers as Anthropic, OpenAI and Bedrock would.
 
-Each API has a module, and each rule that they share has one: `thinking`, `compaction`, `cache` and `prices`.
+Each API has a module, and each rule that they share has one: `thinking`, `compaction` and `cache`.
 """
 
 from autonomy_ctx.testing.providers.claude_checks import BINDING_BETA, CLEAR_AT_BETA

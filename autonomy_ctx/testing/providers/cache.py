@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+from autonomy_ctx.models.catalog import price_of
+
 MINUTE, HOUR = 60.0, 3600.0
 # Seconds, by the names that requests use.
 LIVES = {"5m": 5 * MINUTE, "1h": HOUR, "30m": 30 * MINUTE, "12h": 12 * HOUR}
@@ -195,3 +197,17 @@ def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
         if left != right:
             return at
     return min(len(one), len(other))
+
+
+def find_cost(model: str, use: CacheUse, output: int) -> float | None:
+    """The price of a request in US dollars, from the table of known models; None for a model without one."""
+    price = price_of(model)
+    if price is None:
+        return None
+    return price.cost(
+        uncached=use.uncached,
+        cached=use.cached,
+        written=use.written - use.written_long,
+        long_written=use.written_long,
+        output=output,
+    )

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autonomy_ctx.testing.providers.cache import CacheUse, PromptCache
-from autonomy_ctx.testing.providers.prices import find_cost
+from autonomy_ctx.testing.providers.cache import CacheUse, PromptCache, find_cost
 
 Blocks = list[dict[str, Any]]
 Body = dict[str, Any]
