@@ -225,7 +225,7 @@ class Talk:
         )
         options: dict[str, Any] = {}
         if self.model == GPT:
-            options = {"provider": "openai-responses", "prompt_cache_key": AGENT}
+            options = {"provider": "openai-responses"}
         model = Model(
             self.model, client=self._client, api_key="key", context_window=scenario.window, **options
         )

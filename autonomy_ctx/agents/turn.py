@@ -404,6 +404,7 @@ class TurnRunner:
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
+            cache_key=composed.cache_key,
             answered_call_ids=await self._answered_calls(composed),
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,

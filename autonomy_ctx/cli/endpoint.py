@@ -47,6 +47,7 @@ class EndpointOptions:
     scope_by_key: bool
     api_key_env: str | None
     conversation_by_user: bool
+    cache_fields: bool
     floor: int | None
     ceiling: int | None
     max_tokens: int | None
@@ -114,6 +115,7 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
             authenticate=scope_of_key if options.scope_by_key else None,
             api_key=options.api_key(),
             conversation_by_user=options.conversation_by_user,
+            cache_fields=options.cache_fields,
             # Other names of this machine than these could be of a web page.
             allowed_hosts=["localhost"] if is_loopback(options.host) else [],
             memory=memory,

@@ -94,6 +94,13 @@ def serve(
             "--conversation-by-user", help="Use one conversation for each `user` that a request names."
         ),
     ] = False,
+    cache_fields: Annotated[
+        bool,
+        _upstream_option(
+            "--cache-fields",
+            help="Name each conversation for OpenAI's prompt cache; for servers that take prompt_cache_key.",
+        ),
+    ] = False,
     floor: Annotated[
         int | None, _upstream_option(help="Messages that stay verbatim after a summary.")
     ] = None,
@@ -129,6 +136,7 @@ def serve(
         "scope_by_key": scope_by_key,
         "api_key_env": api_key_env,
         "conversation_by_user": conversation_by_user,
+        "cache_fields": cache_fields,
         "floor": floor,
         "ceiling": ceiling,
         "max_tokens": max_tokens,

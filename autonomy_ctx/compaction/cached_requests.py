@@ -30,6 +30,7 @@ class CachedRequest:
     # The conversation's generation, and the clock's seconds.
     generation: int
     at: float
+    cache_key: str | None = None
 
 
 def is_cheaper(

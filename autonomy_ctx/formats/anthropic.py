@@ -254,8 +254,8 @@ def _encode_turn(turn: BlockTurn) -> dict[str, Any]:
 
 def _encode_block(block: Block) -> dict[str, Any]:
     spelled = _encode_content(block)
-    if block.cache_breakpoint:
-        spelled["cache_control"] = {"type": "ephemeral"}
+    if block.cache_mark is not None:
+        spelled["cache_control"] = {"type": "ephemeral", **block.cache_mark}
     return spelled
 
 

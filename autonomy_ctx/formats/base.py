@@ -170,13 +170,22 @@ def restore_event_tool_names(event: StreamEvent, names: Mapping[str, str]) -> St
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFields:
+    """Fields for a provider's prompt cache: a name for the conversation, and entries that live longer."""
+
+    key: str | None = None
+    is_long: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
     """Content of a request besides the messages.
 
     `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
     which a prompt cache may be cut, at most 4; formats without them ignore them. `answered_call_ids` are
     ids of calls whose results exist but are not among the messages: the model is told so, where it would
-    otherwise read that they were interrupted. `options` go into the body as they are.
+    otherwise read that they were interrupted. `cache` are fields that only some servers know; None for
+    none. `options` go into the body as they are.
     """
 
     tools: Sequence[Mapping[str, Any]] = ()
@@ -184,6 +193,7 @@ class RequestOptions:
     stream: bool = False
     breakpoints: Sequence[int] = ()
     answered_call_ids: Collection[str] = ()
+    cache: CacheFields | None = None
     options: Mapping[str, Any] = field(default=EMPTY)
 
 

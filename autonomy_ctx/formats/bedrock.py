@@ -235,8 +235,8 @@ def _encode_blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
     spelled: list[dict[str, Any]] = []
     for block in blocks:
         spelled.append(_encode_block(block))
-        if block.cache_breakpoint:
-            spelled.append({"cachePoint": {"type": "default"}})
+        if block.cache_mark is not None:
+            spelled.append({"cachePoint": {"type": "default", **block.cache_mark}})
     return spelled
 
 

@@ -23,6 +23,7 @@ from autonomy_ctx.formats.outgoing import (
     empty_message_text,
     encode_image,
     is_base64,
+    locate_breakpoints,
     merge_text_parts,
     neutralize_notes,
     note_omission,
@@ -36,6 +37,7 @@ from autonomy_ctx.formats.outgoing import (
     wire_tool_names,
 )
 from autonomy_ctx.formats.thinking import drop_refused, read_prefix
+from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import (
     ChatRole,
     ImageContent,
@@ -52,7 +54,8 @@ class PositionedBlock:
     """Where a block comes from: the index of its message; and whether a prompt cache is cut after it."""
 
     message_index: int
-    cache_breakpoint: bool = False
+    # Fields of a mark for the cache after it; None without one.
+    cache_mark: Mapping[str, str] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -257,6 +260,8 @@ class BlockWriter:
 
 
 MAX_BREAKPOINTS = 4
+# Entries that live longer.
+LONG_LIFE = {"ttl": "1h"}
 
 
 def build_conversation(
@@ -275,7 +280,9 @@ def build_conversation(
         turns.insert(0, BlockTurn("user", [TextBlock(message_index=first, text=opening_text(repairs))]))
     if turns[-1].role == "assistant":
         turns.append(BlockTurn("user", [TextBlock(message_index=len(said), text=closing_text(repairs))]))
-    _mark_breakpoints(system, turns, _locate_breakpoints(messages, said, request_options.breakpoints))
+    places = locate_breakpoints(messages, said, request_options.breakpoints)
+    is_long = request_options.cache is not None and request_options.cache.is_long
+    _mark_breakpoints(system, turns, places, LONG_LIFE if is_long else EMPTY)
     offers = _offered_tools(request_options.tools, names, repairs)
     if not offers and (called := _called_tool_names(turns)):
         repairs.append("the history calls tools but none are offered: they are described without arguments")
@@ -326,30 +333,9 @@ def _merge_turns(turns: Iterable[BlockTurn]) -> list[BlockTurn]:
     return joined
 
 
-def _locate_breakpoints(
-    messages: Sequence[Message], ready: Sequence[Message], breakpoints: Iterable[int]
-) -> list[int]:
-    """Which of the prepared messages the breakpoints come after.
-
-    Preparing moves and drops results but keeps the order of all others, so those are counted.
-    """
-    spoken = [at for at, message in enumerate(ready) if message.role is not ChatRole.TOOL]
-    places: list[int] = []
-    for index in sorted(set(breakpoints)):
-        if not 0 <= index < len(messages):
-            continue
-        count = sum(message.role is not ChatRole.TOOL for message in messages[: index + 1])
-        if not count:
-            continue
-        at = spoken[count - 1]
-        if messages[index].role is ChatRole.TOOL:
-            # After all results of these calls: a cut among them would part what belongs together.
-            at = spoken[count] - 1 if count < len(spoken) else len(ready) - 1
-        places.append(at)
-    return places
-
-
-def _mark_breakpoints(system: Sequence[TextBlock], turns: Sequence[BlockTurn], places: Sequence[int]) -> None:
+def _mark_breakpoints(
+    system: Sequence[TextBlock], turns: Sequence[BlockTurn], places: Sequence[int], mark: Mapping[str, str]
+) -> None:
     """Mark the last block of each place; where there is none, the last one before it."""
     blocks = [*system, *(block for turn in turns for block in turn.blocks)]
     # Thinking cannot carry a mark.
@@ -360,7 +346,7 @@ def _mark_breakpoints(system: Sequence[TextBlock], turns: Sequence[BlockTurn], p
         if last is not None and (not marked or last is not marked[-1]):
             marked.append(last)
     for block in marked[-MAX_BREAKPOINTS:]:
-        block.cache_breakpoint = True
+        block.cache_mark = mark
 
 
 def _offered_tools(

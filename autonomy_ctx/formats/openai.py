@@ -10,6 +10,7 @@ from typing import Any
 
 from autonomy_ctx.formats.base import (
     DEFAULT_REQUEST_OPTIONS,
+    CacheFields,
     ModelReply,
     RequestOptions,
     StreamEvent,
@@ -29,6 +30,7 @@ from autonomy_ctx.formats.incoming import (
     failure_reason,
     stream_error,
 )
+from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.formats.outgoing import (
     INSTRUCTION_ROLES,
     ToolNames,
@@ -36,6 +38,7 @@ from autonomy_ctx.formats.outgoing import (
     build_request,
     closing_text,
     empty_message_text,
+    locate_breakpoints,
     mark_error,
     message_text,
     note_omission,
@@ -57,6 +60,7 @@ from autonomy_ctx.messages.message import (
     ToolCall,
     new_id,
 )
+from autonomy_ctx.messages.summary import Summary
 
 _STOP_REASONS = {
     "stop": "end",
@@ -238,7 +242,9 @@ class OpenAIFormat:
                 send_extra_content="gemini" in model.lower(),
                 end_with_user=bool(_USER_LAST_MODELS.search(model.lower())),
                 answered_call_ids=request_options.answered_call_ids,
+                marks=cache_marks(model, messages, request_options.cache),
             ),
+            **cache_body(model, request_options.cache),
         }
         if request_options.tools:
             body["tools"] = [
@@ -279,6 +285,40 @@ def resolve_reasoning(model: str, options: dict[str, Any], usual: bool | None) -
     return is_reasoning_model(model) if given is None else bool(given)
 
 
+def cache_body(model: str, cache: CacheFields | None) -> dict[str, Any]:
+    """The fields of a request for the cache: the conversation's name, and the longer life where asked for."""
+    if cache is None:
+        return {}
+    named = {} if cache.key is None else {"prompt_cache_key": cache.key}
+    return named | ({"prompt_cache_options": {"ttl": "12h"}} if cache.is_long and _has_marks(model) else {})
+
+
+def cache_marks(model: str, messages: Sequence[Message], cache: CacheFields | None) -> list[int]:
+    """Messages after which a prefix is worth a mark: the last of the first instructions, and the summary.
+
+    Their places are the same for a whole epoch. At the newest user message the provider sets one itself.
+    """
+    if cache is None or not _has_marks(model):
+        return []
+    rules = next((at for at, one in enumerate(messages) if one.role not in INSTRUCTION_ROLES), len(messages))
+    summaries = [at for at, one in enumerate(messages) if isinstance(one, Summary)]
+    return [at for at in (rules - 1, *summaries[-1:]) if at >= 0]
+
+
+def _has_marks(model: str) -> bool:
+    """Tell whether a model is known to cache at marks."""
+    info = find_model(model)
+    return info is not None and info.cache.match == "marks"
+
+
+def mark_content(message: dict[str, Any], text_type: str) -> dict[str, Any]:
+    """A message with a mark after its content."""
+    content = message["content"]
+    parts = [{"type": text_type, "text": content}] if isinstance(content, str) else list(content)
+    parts[-1] = {**parts[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return {**message, "content": parts}
+
+
 def openai_messages(
     messages: Sequence[Message],
     repairs: list[str],
@@ -288,16 +328,21 @@ def openai_messages(
     send_extra_content: bool = False,
     end_with_user: bool = False,
     answered_call_ids: Collection[str] = (),
+    marks: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """Messages in the format of chat completions; `repairs` lists what was repaired."""
+    """Messages in the format of chat completions; `repairs` lists what was repaired.
+
+    `marks` are indexes of instructions and user messages after which a prefix may be cached.
+    """
     ready = repair_messages(messages, answered_call_ids=answered_call_ids, max_id_length=MAX_CALL_ID_LENGTH)
     repairs += ready.repairs
+    marked = locate_breakpoints(messages, ready.messages, marks)
     names = names or ToolNames(())
     out: list[dict[str, Any]] = []
     # Images of results: a tool's message holds text only, so a user's after all results shows them.
     pending: list[dict[str, Any]] = []
-    for message in ready.messages:
-        role = message.role
+    for at, message in enumerate(ready.messages):
+        role, before = message.role, len(out)
         if role is TOOL:
             out.append(_tool_message(message, pending, repairs))
             continue
@@ -323,6 +368,8 @@ def openai_messages(
                 out.append({"role": "developer" if reasoning_model else "system", "content": text})
             else:
                 note_omission(message, repairs)
+        if at in marked and len(out) > before:
+            out[-1] = mark_content(out[-1], "text")
     _flush_images(pending, out)
     if end_with_user and out and out[-1]["role"] == "assistant":
         out.append({"role": "user", "content": closing_text(repairs)})

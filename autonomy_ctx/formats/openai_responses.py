@@ -33,13 +33,14 @@ from autonomy_ctx.formats.incoming import (
     failure_reason,
     stream_error,
 )
-from autonomy_ctx.formats.openai import resolve_reasoning
+from autonomy_ctx.formats.openai import cache_body, cache_marks, mark_content, resolve_reasoning
 from autonomy_ctx.formats.outgoing import (
     ToolNames,
     arguments_json,
     build_request,
     empty_message_text,
     image_note,
+    locate_breakpoints,
     mark_error,
     message_text,
     note_omission,
@@ -256,8 +257,10 @@ class ResponsesFormat:
             names=names,
             reasoning_model=reasons,
             answered_call_ids=request_options.answered_call_ids,
+            marks=cache_marks(model, messages, request_options.cache),
         )
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
+        body |= cache_body(model, request_options.cache)
         if reasons:
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED_REASONING]
@@ -297,19 +300,23 @@ def responses_input(
     names: ToolNames | None = None,
     reasoning_model: bool = False,
     answered_call_ids: Collection[str] = (),
+    marks: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """Messages as input items; `repairs` lists what was repaired."""
+    """Messages as input items; `repairs` lists what was repaired, `marks` is as in chat completions."""
     ready = repair_messages(messages, answered_call_ids=answered_call_ids)
     repairs += ready.repairs
+    marked = locate_breakpoints(messages, ready.messages, marks)
     names = names or ToolNames(())
     items: list[dict[str, Any]] = []
-    for message in ready.messages:
+    for at, message in enumerate(ready.messages):
         before = len(items)
         made = _message_items(message, names, repairs, "developer" if reasoning_model else "system")
         # An instruction may say nothing.
         items += [item for item in made if item.get("content") != ""]
         if len(items) == before:
             note_omission(message, repairs)
+        elif at in marked:
+            items[-1] = mark_content(items[-1], "input_text")
     items = _drop_dangling_reasoning(items, repairs)
     return items or [{"type": "message", "role": "user", "content": opening_text(repairs)}]
 

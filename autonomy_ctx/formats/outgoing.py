@@ -442,6 +442,29 @@ def repair_messages(
     return RepairedMessages(out, tuple(repairs + renamed))
 
 
+def locate_breakpoints(
+    messages: Sequence[Message], ready: Sequence[Message], breakpoints: Iterable[int]
+) -> list[int]:
+    """Which of the prepared messages the breakpoints come after.
+
+    Preparing moves and drops results but keeps the order of all others, so those are counted.
+    """
+    spoken = [at for at, message in enumerate(ready) if message.role is not TOOL]
+    places: list[int] = []
+    for index in sorted(set(breakpoints)):
+        if not 0 <= index < len(messages):
+            continue
+        count = sum(message.role is not TOOL for message in messages[: index + 1])
+        if not count:
+            continue
+        at = spoken[count - 1]
+        if messages[index].role is TOOL:
+            # After all results of these calls: a cut among them would part what belongs together.
+            at = spoken[count] - 1 if count < len(spoken) else len(ready) - 1
+        places.append(at)
+    return places
+
+
 def _results_by_call(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int, str], Message]:
     """Results by the index of the message that called, and the call's id; the latest of several counts."""
     calls: dict[str, int] = {}

@@ -49,6 +49,7 @@ class CachedContext(Protocol):
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
     breakpoints: Sequence[int]
+    cache_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class _Options(NamedTuple):
     max_tokens: int | None = None
     breakpoints: Sequence[int] = ()
     answered_call_ids: Sequence[str] = ()
+    cache_key: str | None = None
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
@@ -124,6 +126,7 @@ async def complete(
     tools: Sequence[Mapping[str, Any]] = (),
     max_tokens: int | None = None,
     breakpoints: Sequence[int] = (),
+    cache_key: str | None = None,
     answered_call_ids: Sequence[str] = (),
     on_event: OnEvent | None = None,
     trace_attributes: Attributes = EMPTY,
@@ -134,9 +137,7 @@ async def complete(
     `InvalidModelReply` for a reply without an answer, or with more than `MAX_CALLS` calls or `MAX_PARTS`
     parts. Other errors are the model's own. The span of the call has the `trace_attributes`.
     """
-    options = _Options(
-        tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered_call_ids=answered_call_ids
-    )
+    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache_key)
     with chat_span(
         model,
         messages,
@@ -189,7 +190,7 @@ async def complete_prompt(
     if (cached := prompt.context) is not None:
         # In the same form as an agent sends it, so that both requests have the same prefix.
         messages = [*cached.messages, *messages]
-        options = _Options(max_tokens=max_tokens, tools=cached.tools, breakpoints=tuple(cached.breakpoints))
+        options = _Options(cached.tools, max_tokens, tuple(cached.breakpoints), cache_key=cached.cache_key)
     try:
         with (
             chat_span(model, messages, tools=options.tools, max_tokens=max_tokens) as span,
@@ -217,6 +218,7 @@ async def _reply(
     """Whatever the model replies, read; a client's error that says the request was too long is typed."""
     try:
         if takes_messages(model):
+            named = {"cache_key": options.cache_key} if getattr(type(model), "takes_cache_key", False) else {}
             answer: Any = await model.complete_chat(
                 messages,
                 tools=options.tools,
@@ -224,6 +226,7 @@ async def _reply(
                 max_tokens=options.max_tokens,
                 breakpoints=options.breakpoints or None,
                 answered_call_ids=options.answered_call_ids or None,
+                **named,
             )
         else:
             answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)

@@ -17,6 +17,7 @@ from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import ContextOverflow, ThinkingRefused
 from autonomy_ctx.formats.base import (
     NO_THINKING,
+    CacheFields,
     Format,
     ModelReply,
     RequestOptions,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from autonomy_ctx.models.streaming import ModelStream
 
 logger = logging.getLogger("autonomy_ctx.models")
+# Options of a request that say what is cached: the places, the conversation's name, and a longer life.
+CACHE_OPTIONS = ("breakpoints", "cache_key", "long_cache")
 
 
 class Model(AsyncResource):
@@ -44,11 +47,14 @@ class Model(AsyncResource):
     as `provider`. With `base_url`, any server that speaks the OpenAI format can be used. `timeout` is the
     seconds for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` are added to
     every request. Without an `api_key`, the key is read from the environment when it is first needed; such a
-    key is sent over plain http to another machine only with `insecure=True`.
+    key is sent over plain http to another machine only with `insecure=True`. Fields for prompt caches are
+    sent to the provider's own address only, with `cache=True` to any, and with `cache=False` to none.
     """
 
     # Agents and summaries give it messages as they are; other models get dicts.
     takes_messages: ClassVar[Literal[True]] = True
+    # Agents name the conversation for the provider's cache.
+    takes_cache_key: ClassVar[Literal[True]] = True
 
     def __init__(
         self,
@@ -63,6 +69,7 @@ class Model(AsyncResource):
         retries: int = 2,
         headers: Mapping[str, str] | None = None,
         insecure: bool = False,
+        cache: bool | None = None,
         anthropic_version: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random,
@@ -80,7 +87,7 @@ class Model(AsyncResource):
         self._request_builder = RequestBuilder(
             name, choice.provider, base_url=base_url, api_key=api_key, headers=headers, insecure=insecure
         )
-        self._version = anthropic_version
+        self._version, self._cache = anthropic_version, cache
         for refused in ("stream", "messages", "tools"):
             if refused in options:
                 raise TypeError(f"Model() does not take {refused}; give it to complete_chat()")
@@ -170,7 +177,7 @@ class Model(AsyncResource):
             tools=specs,
             max_tokens=usual if max_tokens is None else max_tokens,
             stream=stream,
-            breakpoints=chosen.pop("breakpoints", ()),
+            **self._cache_options(chosen),
             answered_call_ids=chosen.pop("answered_call_ids", ()),
             options=chosen,
         )
@@ -180,7 +187,7 @@ class Model(AsyncResource):
                 return await self._ask(client, request, request_options)
             except ThinkingRefused as refused:
                 # Once: the reply says that this thinking is never to be sent again.
-                by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
+                by_provider = refused.by_prefix and self._is_at_provider
                 request = self._write_without_thinking(request, read, request_options, by_provider)
                 return await self._ask(client, request, request_options)
         except ContextOverflow as overflow:
@@ -206,6 +213,21 @@ class Model(AsyncResource):
                 self.name, self._format, self._pool, self._timeouts, self._retry_policy
             )
         return self._client
+
+    def _cache_options(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        """Take the options for the prompt cache out of those of a request."""
+        breakpoints, key, is_long = (chosen.pop(name, None) for name in CACHE_OPTIONS)
+        if self._cache is False:
+            return {}
+        is_sent = self._cache or (self._is_at_provider and self._provider.knows_cache_fields)
+        fields = CacheFields(key=key, is_long=bool(is_long)) if is_sent else None
+        return {"breakpoints": breakpoints or (), "cache": fields}
+
+    @property
+    def _is_at_provider(self) -> bool:
+        """Tell whether it is asked at the provider's own address, and not at a gateway or a local server."""
+        own = self._provider.default_base_url()
+        return not self._provider.local and own is not None and self.base_url == own
 
     def _write_request(self, messages: Sequence[Message], request_options: RequestOptions) -> WireRequest:
         request = self._format.request(self._model, messages, request_options)

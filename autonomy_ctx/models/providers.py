@@ -43,6 +43,11 @@ class Provider:
     # Whether it serves models with windows of its own choosing.
     local: bool = False
 
+    @property
+    def knows_cache_fields(self) -> bool:
+        """Tell whether its API has fields for prompt caches: it is OpenAI, or has another format."""
+        return self.wire_format != "openai" or self.name == "openai"
+
     def headers(self, key: str | None, body: Mapping[str, Any], *, version: str | None) -> dict[str, str]:
         """The headers of a request; `version` is the Anthropic API version, chosen automatically if None."""
         headers = {"content-type": "application/json"}

@@ -316,6 +316,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 tokens=composed.tokens,
                 tools=tools,
                 breakpoints=composed.breakpoints,
+                cache_key=composed.cache_key,
                 generation=contribution.generation,
                 at=self._clock(),
             )

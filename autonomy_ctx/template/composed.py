@@ -254,6 +254,11 @@ class ComposedContext:
         goes_on = bool(self.state.composer or self.state.additions)
         return choose_breakpoints(self._messages, kinds, shared, goes_on=goes_on)
 
+    @property
+    def cache_key(self) -> str | None:
+        """A name of the conversation for the provider's cache; None if its epochs are not stored."""
+        return self.state.cache_key or None
+
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """The cost of sending it, in the currency of the price, if the shared prefix is cached."""
         if not isinstance(price, Price):

@@ -89,6 +89,8 @@ class EpochRow(NamedTuple):
     marks: tuple[TurnMark, ...] = ()
     # A reason to end, which was given before the next request.
     ended: EndReason | None = None
+    # A random name of the conversation for the provider's cache; it tells nothing of it.
+    cache_key: str = ""
     # The name and the body of the record.
     name: str = ""
     body: str = ""
@@ -122,6 +124,7 @@ class EpochState:
     # Who composed it, and the rows that it had then; without a name, nothing is stored.
     composer: str = ""
     rows: Sequence[EpochRow] = ()
+    cache_key: str = ""
 
     @property
     def head_length(self) -> int | None:
@@ -147,6 +150,7 @@ def encode_row(row: EpochRow) -> str:
         "beginning": row.beginning,
         "marks": row.marks,
         "ended": row.ended,
+        "cache_key": row.cache_key,
     }
     return _write_json(form)
 

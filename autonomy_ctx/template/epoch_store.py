@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from secrets import token_hex
 from typing import NamedTuple
 
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
@@ -46,6 +47,11 @@ class StoredEpochs(NamedTuple):
     rows: Sequence[EpochRow]
     # Whether a change of the application's own text may be sent as an instruction.
     may_instruct: bool = True
+
+    @property
+    def cache_key(self) -> str:
+        """The name of the conversation for the provider's cache, the same for all its epochs."""
+        return next((row.cache_key for row in self.rows if row.cache_key), "") or token_hex(16)
 
     @property
     def agent(self) -> str:
@@ -100,6 +106,7 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
         row = row._replace(name=_row_name(state.composer, row, state.said))
         # It outlives the row, so that a number is not used again.
         drafts.append(RecordDraft(NUMBER_KIND, state.composer, str(row.number), generation=generation))
+    row = row._replace(cache_key=state.cache_key)
     state.row = row = row._replace(body=encode_row(row))
     draft = RecordDraft(
         EPOCH_KIND,

@@ -318,7 +318,7 @@ class ContextTemplate(AsyncResource):
         """Tell sections about a context, and the context where it is to be stored."""
         state = composed.state
         if stored is not None:
-            state.composer, state.rows = stored.composer, stored.rows
+            state.composer, state.rows, state.cache_key = stored.composer, stored.rows, stored.cache_key
         for options, result in zip(section_options, results, strict=True):
             if options.observer is not None and result.enabled:
                 specs = [_tool_spec(tool) for tool in state.tools]

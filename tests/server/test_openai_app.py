@@ -89,6 +89,19 @@ async def test_a_user_has_one_conversation_if_that_is_asked_for() -> None:
         assert len(made.sent()) == 3
 
 
+async def test_conversations_are_named_for_the_cache_if_that_is_asked_for() -> None:
+    async with endpoint(Say("Hello."), Say("Yes."), Say("No.")) as made:
+        await made.ask("Hi", conversation="trip")
+        assert "prompt_cache_key" not in made.upstream.seen[-1].body
+    async with endpoint(Say("Hello."), Say("Yes."), Say("No."), cache_fields=True) as made:
+        for conversation in ("trip", "trip", "other"):
+            await made.ask("Hi", conversation=conversation)
+        first, again, other = (seen.body["prompt_cache_key"] for seen in made.upstream.seen)
+        assert first == again != other
+        await made.ask("Hi", conversation="trip", prompt_cache_key="mine")
+        assert made.upstream.seen[-1].body["prompt_cache_key"] == "mine"
+
+
 @pytest.mark.parametrize(
     "name", [" trip", "trip ", "  my trip  ", " ", "my trip", "a%20b ", "\ttrip\n", "Füße "]
 )

@@ -87,6 +87,7 @@ def openai_app(
     rate_limit: RateLimit | None = None,
     api_key: str | None = None,
     conversation_by_user: bool = False,
+    cache_fields: bool = False,
     turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
     allowed_hosts: Sequence[str] = (),
     timeout: float = SILENCE_SECONDS,
@@ -101,12 +102,13 @@ def openai_app(
     with `api_key`. All requests belong to one `scope`, or `authenticate(request)`, plain or async, returns a
     scope, an `OpenAITenant` with its own key, or None, which means status 401. `rate_limit(request, scope)`
     returns None, or the seconds to wait, which means 429. With `conversation_by_user`, the field `user` of a
-    request names its conversation: one for each user. Requests of a named conversation are answered one after
-    the other; one that waited for `turn_wait_seconds` gets 409. Pages of other sites are refused, except
-    those of `allowed_hosts`. Without `authenticate`, or with `allowed_hosts`, the Host header must name this
-    machine or one of them. Upstream may be silent for `timeout` seconds. Other arguments are those of an
-    adapter: `memory`, `agent`, `context_summary`, `context_template`, `max_tokens`, `reserve_output`, and for
-    how long contexts are recorded.
+    request names its conversation: one for each user. With `cache_fields`, each conversation is named for the
+    prompt cache of OpenAI, in the field `prompt_cache_key`. Requests of a named conversation are answered one
+    after the other; one that waited for `turn_wait_seconds` gets 409. Pages of other sites are refused,
+    except those of `allowed_hosts`. Without `authenticate`, or with `allowed_hosts`, the Host header must
+    name this machine or one of them. Upstream may be silent for `timeout` seconds. Other arguments are those
+    of an adapter: `memory`, `agent`, `context_summary`, `context_template`, `max_tokens`, `reserve_output`,
+    and for how long contexts are recorded.
 
     Run it with any ASGI server, or mount it in a FastAPI or Starlette application and close it there.
     """
@@ -135,6 +137,7 @@ def openai_app(
         AccessPolicy(loopback=authenticate is None or bool(allowed_hosts), hosts=hosts),
         shares_key=scope is None and api_key is not None,
         conversation_by_user=conversation_by_user,
+        cache_fields=cache_fields,
         turn_wait_seconds=turn_wait_seconds,
         body_seconds=body_seconds,
         max_body_bytes=max_body_bytes,
@@ -168,6 +171,7 @@ class OpenAIApp(AsyncResource):
         *,
         shares_key: bool,
         conversation_by_user: bool,
+        cache_fields: bool,
         turn_wait_seconds: float | None,
         body_seconds: float,
         max_body_bytes: int,
@@ -176,7 +180,7 @@ class OpenAIApp(AsyncResource):
         self._upstream, self._access, self._shares_key = upstream, access, shares_key
         self._body_seconds, self._max_body_bytes = body_seconds, max_body_bytes
         self._conversations = Conversations(engine, turn_wait_seconds=turn_wait_seconds)
-        self._exchanges = Exchanges(engine, self._conversations)
+        self._exchanges = Exchanges(engine, self._conversations, names_conversations=cache_fields)
         chat, responses = (api(by_user=conversation_by_user) for api in (ChatCompletions, Responses))
         app = Starlette(
             routes=[

@@ -62,8 +62,11 @@ _HEADER_CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code
 class Exchanges:
     """Composes requests for upstream within the windows of its models, and stores their answers."""
 
-    def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
+    def __init__(
+        self, engine: ContextEngine, conversations: Conversations, *, names_conversations: bool
+    ) -> None:
         self._engine, self._conversations = engine, conversations
+        self._names_conversations = names_conversations
         # How much models read at once, as they told a tenant when it was too much.
         self._windows: TTLCache[tuple[str, str], int] = TTLCache(
             256, WINDOW_SECONDS, timer=lambda: engine.clock().timestamp()
@@ -97,6 +100,9 @@ class Exchanges:
         """The body for upstream: the client's own, with the context in place of its messages."""
         request = exchange.request
         body = request.api.write_body(request, exchange.context, exchange.sources())
+        if self._names_conversations and (key := exchange.context.composed.cache_key):
+            # A name that the client gives wins.
+            body = {"prompt_cache_key": key, **body}
         encode = partial(encode_json, body)
         return await anyio.to_thread.run_sync(encode) if request.size >= LARGE_BODY else encode()
 
