@@ -261,8 +261,8 @@ def test_the_rule_about_participles_can_tell() -> None:
 BUDGETS: dict[str, tuple[int, int]] = {
     ".": (2_243, 13),
     "adapters": (1_784, 15),
-    "agents": (3_565, 15),
-    "cli": (5_656, 25),
+    "agents": (3_569, 15),
+    "cli": (5_780, 26),
     "compaction": (6_333, 24),
     "containers": (3_771, 14),
     "engine": (980, 4),
@@ -272,7 +272,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
     "memory": (13_386, 68),
-    "messages": (3_192, 14),
+    "messages": (3_197, 14),
     "models": (2_630, 10),
     "replay": (1_991, 10),
     "sections": (1_997, 12),
@@ -302,8 +302,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 65, "functions": 507, "calls": 1_155},
-    "summary": {"files": 128, "functions": 1_360, "calls": 75_100},
+    "plain": {"files": 65, "functions": 519, "calls": 1_155},
+    "summary": {"files": 129, "functions": 1_385, "calls": 75_300},
 }
 
 
@@ -466,6 +466,7 @@ WIDE = {
     "autonomy_ctx.compaction.config.__init__",
     "autonomy_ctx.memory.memory.__init__",
     "autonomy_ctx.models.model.__init__",
+    "autonomy_ctx.server.openai.endpoint.openai_app",
     "autonomy_ctx.template.defaults.create_default_template",
 }
 

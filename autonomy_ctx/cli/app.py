@@ -55,6 +55,7 @@ COMMANDS = {
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
+    "models": CommandEntry(CHECK, "models:list_models", "List known models, their windows and prices."),
     "doctor": CommandEntry(CHECK, "doctor:examine", "Check this installation and a memory."),
     "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
     "replay": CommandEntry(

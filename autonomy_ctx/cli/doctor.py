@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -31,11 +32,14 @@ from autonomy_ctx.cli.target import (
     MemoryOption,
     describe_missing,
     describe_url,
+    iterate_all,
     memory_path,
     memory_url,
     read_versions,
 )
 from autonomy_ctx.errors import AutonomyCtxError
+from autonomy_ctx.formats.model_table import MODELS, TABLE_DATE, find_model, is_known_model
+from autonomy_ctx.inspection.turn import list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location
 from autonomy_ctx.models.providers import PROVIDERS, Provider
@@ -63,6 +67,10 @@ FRAMEWORKS = {
     "litellm": ("litellm",),
 }
 REACH_SECONDS = 5.0
+# An older table of models is a warning.
+MAX_TABLE_DAYS = 120
+# Conversations whose models are looked up, and models that need no row.
+RECENT_CONVERSATIONS, OWN_MODELS = 100, ("offline",)
 # With less room on its disk, a database soon cannot be written.
 FREE_BYTES = 100 * 2**20
 Status: TypeAlias = Literal["ok", "note", "warning", "problem"]
@@ -100,7 +108,7 @@ async def examine(
         findings += [one async for one in _examine_memory(output, memory)]
     else:
         findings.append(Diagnosis("memory", "database", "note", "none was named; --memory examines one"))
-    findings += _examine_keys()
+    findings += [*_examine_table(), *_examine_keys()]
     if network:
         findings += [one async for one in _examine_network()]
     has_problem = any(one.status == "problem" for one in findings)
@@ -178,8 +186,10 @@ async def _examine_memory(output: Output, given: str) -> AsyncIterator[Diagnosis
             for finding in _examine_server(await read_server_state(url)):
                 yield finding
             yield await _examine_notifications(url)
-        async with Memory(url):
+        async with Memory(url) as opened:
             yield Diagnosis("memory", "writing", "ok", "a trial write went well")
+            for model in await _find_unknown_models(opened):
+                yield Diagnosis("models", model, "warning", _describe_unknown(model))
     except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
         yield Diagnosis("memory", "opening", "problem", describe_error(error))
 
@@ -269,6 +279,34 @@ async def _examine_notifications(url: str) -> Diagnosis:
 
 
 # -- models -------------------------------------------------------------------------------------------
+
+
+async def _find_unknown_models(memory: Memory) -> list[str]:
+    """The models of recent turns that are not in the table."""
+    names: set[str] = set()
+    found = 0
+    async for info in iterate_all(memory, None, None):
+        own = memory.for_agent(info.agent) if info.agent else memory
+        turns = await list_turns(own, info.scope, info.conversation, limit=1)
+        names |= {turn.model for turn in turns if turn.model}
+        found += 1
+        if found == RECENT_CONVERSATIONS:
+            break
+    return sorted(name for name in names if not is_known_model(name) and name not in OWN_MODELS)
+
+
+def _describe_unknown(name: str) -> str:
+    info = find_model(name)
+    known = "nothing is known of it" if info is None else f"not in the table; it is taken for {info.name}"
+    return f"{known}; upgrade autonomy_ctx, or add a row to autonomy_ctx.tokens.MODELS"
+
+
+def _examine_table() -> Iterator[Diagnosis]:
+    days = (datetime.now(UTC).date() - date.fromisoformat(TABLE_DATE)).days
+    text = f"windows and prices of {len(MODELS)} models, checked on {TABLE_DATE}"
+    if days > MAX_TABLE_DAYS:
+        text += f", {days} days ago; upgrade autonomy_ctx, or add rows to autonomy_ctx.tokens.MODELS"
+    yield Diagnosis("models", "table", "warning" if days > MAX_TABLE_DAYS else "ok", text)
 
 
 def _examine_keys() -> Iterator[Diagnosis]:

@@ -43,6 +43,11 @@ class Calibration:
         """The factor in use."""
         return self.steps[-1].factor
 
+    @property
+    def reports(self) -> int:
+        """The number of reports so far."""
+        return self._reports
+
     def scale(self, tokens: int) -> int:
         """A count, corrected by the factor."""
         factor = self.steps[-1].factor

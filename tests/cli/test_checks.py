@@ -18,10 +18,12 @@ import anyio
 import pytest
 from pty_process import ROOT, run_command
 
-from autonomy_ctx import Memory
+from autonomy_ctx import Agent, Memory
+from autonomy_ctx.cli import doctor
 from autonomy_ctx.cli.doctor import EXTRAS, FRAMEWORKS
 from autonomy_ctx.cli.output import ExitCode
 from autonomy_ctx.memory.sqlite.migrate import latest_version
+from autonomy_ctx.testing import ScriptedModel
 
 # A database as an earlier version has left it.
 OLD_DATABASE = ROOT / "tests" / "memory" / "old_folding.sqlite"
@@ -237,6 +239,52 @@ def test_a_healthy_memory_is_found_to_be_one(folder: Path) -> None:
     assert sqlite3.sqlite_version in found["program SQLite"][1]
     shown = run_command("doctor", "-m", "trips.db", cwd=folder)
     assert "✓  integrity" in shown.stdout
+
+
+def test_the_models_are_listed_with_windows_and_prices(tmp_path: Path) -> None:
+    done = run_command("models", "gpt-6.1", cwd=tmp_path, COLUMNS="120")
+    assert done.returncode == ExitCode.DONE
+    assert [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("gpt")] == [
+        ["gpt-6.1-sol", "922k", "2"],
+        ["gpt-6.1-terra", "922k", "1"],
+    ]
+    [row] = json.loads(run_command("models", "claude-haiku-5-5", "--json", cwd=tmp_path).stdout)["models"]
+    assert (row["window"], row["price"]["tier"]["above"]) == (1_000_000, 100_000)
+
+
+def test_a_model_that_is_not_in_the_table_is_shown_as_what_it_is_taken_for(tmp_path: Path) -> None:
+    done = run_command("models", "claude-opus-5-9", cwd=tmp_path)
+    assert "claude-opus-5-9 is not in the table" in done.stderr
+    assert "claude-opus-5-5" in done.stdout
+    wrong = run_command("models", "llama", cwd=tmp_path)
+    assert wrong.returncode == ExitCode.WRONG_INPUT
+    assert "no model of the table begins with 'llama'" in wrong.stderr
+
+
+def test_the_doctor_names_models_that_are_not_in_the_table(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Memory(f"sqlite:///{tmp_path}/a.db") as memory:
+            for name in ("claude-opus-5-9", "claude-opus-5-5", "offline"):
+                model = ScriptedModel("Yes.")
+                model.name = name
+                async with Agent("guide", model=model, memory=memory) as agent:
+                    await agent.send("Hello", scope="ana", conversation=name)
+
+    anyio.run(talk)
+    done = run_command("doctor", "--memory", f"{tmp_path}/a.db", "--json", cwd=tmp_path)
+    told = {one["name"]: one for one in json.loads(done.stdout)["findings"] if one["group"] == "models"}
+    assert set(told) - {"keys"} == {"claude-opus-5-9", "table"}
+    assert told["claude-opus-5-9"]["status"] == "warning"
+    assert "taken for claude-opus-5-5" in told["claude-opus-5-9"]["text"]
+
+
+def test_a_table_of_models_that_is_old_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    [new] = doctor._examine_table()
+    assert new.status == "ok"
+    monkeypatch.setattr(doctor, "TABLE_DATE", "2025-01-01")
+    [old] = doctor._examine_table()
+    assert old.status == "warning"
+    assert "days ago" in old.text
 
 
 def test_the_doctor_knows_what_each_extra_installs() -> None:
