@@ -300,9 +300,12 @@ def cache_marks(model: str, messages: Sequence[Message], cache: CacheFields | No
     """
     if cache is None or not _has_marks(model):
         return []
-    rules = next((at for at, one in enumerate(messages) if one.role not in INSTRUCTION_ROLES), len(messages))
+    others = (
+        at for at, one in enumerate(messages) if isinstance(one, Summary) or one.role not in INSTRUCTION_ROLES
+    )
+    last_rule = next(others, len(messages)) - 1
     summaries = [at for at, one in enumerate(messages) if isinstance(one, Summary)]
-    return [at for at in (rules - 1, *summaries[-1:]) if at >= 0]
+    return [at for at in (last_rule, *summaries[-1:]) if at >= 0]
 
 
 def _has_marks(model: str) -> bool:

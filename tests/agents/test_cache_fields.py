@@ -158,3 +158,41 @@ async def test_a_long_loop_is_read_from_the_cache_whole() -> None:
     assert len(others) == 3
     for before, after in zip((first, *others), others, strict=False):
         assert after.use.cached == before.use.total
+
+
+async def test_a_new_summary_reads_the_instructions_from_the_cache() -> None:
+    server = ProviderServer(lambda body: [{"type": "text", "text": "We talked about trains in May."}])
+    model = Model(GPT, client=server.client(), api_key="k")
+    config = {"floor": 2, "ceiling": 6}
+    async with (
+        Memory() as memory,
+        Agent("guide", RULES, model=model, memory=memory, context_summary=config) as agent,
+    ):
+        for number in range(5):
+            await agent.send(f"Question {number}?", scope="ana", conversation="trip")
+            await agent.settled()
+    [first, *_] = server.requests
+    [swapped] = [one for one in server.requests if one.body["messages"][-1]["content"] == "Question 4?"]
+    rules, summary = marked_texts(swapped.body)
+    assert rules == "## Framework Capabil"
+    assert summary.startswith("<summary ")
+    assert swapped.body["prompt_cache_key"] == first.body["prompt_cache_key"]
+    assert swapped.use.cached > 1024
+
+
+async def test_a_summary_that_follows_a_cached_request_reads_it() -> None:
+    server = ProviderServer(lambda body: [{"type": "text", "text": "We talked about trains in May."}])
+    model = Model(GPT, client=server.client(), api_key="k")
+    config = {"floor": 2, "ceiling": 6}
+    async with (
+        Memory() as memory,
+        Agent("guide", RULES, model=model, memory=memory, context_summary=config) as agent,
+    ):
+        for number in range(4):
+            await agent.send(f"Question {number}? " + "And more. " * 600, scope="ana", conversation="trip")
+            await agent.settled()
+    *_, asked, written = server.requests
+    assert "Question 3?" in str(asked.body["messages"][-1])
+    assert written.body["messages"][: len(asked.body["messages"])] == asked.body["messages"]
+    assert written.body["prompt_cache_key"] == asked.body["prompt_cache_key"]
+    assert written.use.cached >= asked.use.total
