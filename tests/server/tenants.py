@@ -31,7 +31,10 @@ def scope_of_key(request: Request) -> str | None:
 async def uvicorn_client(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     """An application behind uvicorn, with its lifespan, and a client of tenant ana."""
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
         port = listening.getsockname()[1]
         async with anyio.create_task_group() as group:
             # Whoever connects before it has started waits in the queue of the socket.
