@@ -368,8 +368,8 @@ def make_corpus() -> tuple[Conversation, ...]:
     made: list[Conversation] = []
     for half in HALVES:
         scripts = read_scripts(half)
-        made += [_make_conversation(half, SHORT, script) for script in scripts]
-        made += [_make_conversation(half, LONG, scripts[one], scripts[two]) for one, two in LONG_PAIRS[half]]
+        made += [make_conversation(half, SHORT, script) for script in scripts]
+        made += [make_conversation(half, LONG, scripts[one], scripts[two]) for one, two in LONG_PAIRS[half]]
     return tuple(made)
 
 
@@ -386,7 +386,8 @@ def corpus_digest() -> str:
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
 
-def _make_conversation(half: Half, count: int, *scripts: Script) -> Conversation:
+def make_conversation(half: Half, count: int, *scripts: Script) -> Conversation:
+    """One conversation of a number of messages, the same every time, with the cases of its scripts."""
     name = "+".join(script.name for script in scripts)
     chance = Chance(int(hashlib.sha256(f"{half} {name} {count}".encode()).hexdigest()[:8], 16))
     fillers = [Filler(script, chance) for script in scripts]

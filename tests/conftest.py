@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from slow_tests import has_only_slow, is_slow
 
 from autonomy_ctx import Memory
+from autonomy_ctx.agents import turn_queue
 from autonomy_ctx.compaction.word_tables import load_lazy_parts
 
 # How long an example takes says more about the machine than about the library. `make test` chooses the
@@ -85,6 +86,12 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns that hang are cancelled soon when their agent is closed."""
+    monkeypatch.setattr(turn_queue, "GRACE_SECONDS", 0.1)
 
 
 @pytest.fixture(params=["in_process", "sqlite"])

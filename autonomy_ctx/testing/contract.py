@@ -150,7 +150,7 @@ class StoreContract(
     async def test_a_result_too_large_for_the_log_is_cut_there_and_kept_whole_beside_it(
         self, store: Store
     ) -> None:
-        text = "".join(str(n % 10) for n in range(encoding.RESULT_LIMIT + 10))
+        text = "0123456789" * (encoding.RESULT_LIMIT // 10 + 1)
         large = make_message(text, id="big", role="tool", tool_call_id="c1")
         await store.append(MAIN, make_drafts(large))
         [entry] = (await store.read(MAIN)).entries

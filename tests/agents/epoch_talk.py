@@ -21,6 +21,7 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     tool,
 )
+from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.summary import visible_fields
 from autonomy_ctx.template.composed import ComposedContext
@@ -129,8 +130,14 @@ class Talk:
         """One turn, with all its requests."""
         self.steps = steps
         reply = await self.agent.send(text, **WHERE)
-        for step in range(1, reply.steps + 1):
-            context = await self.agent.explain(reply.turn, step=step, **WHERE)
+        # As `explain` reads them, but the record of the turn once for all its steps.
+        key, memory = Key("shop", WHERE["scope"], WHERE["conversation"]), self.agent.memory
+        [record] = await memory.store.read_records(key, RECORD_KIND, name=reply.turn)
+        steps_taken = parse_turn(record).steps
+        assert len(steps_taken) == reply.steps
+        for step in steps_taken:
+            context = await step.read_context(key, memory)
+            assert context is not None
             self.sent.append(SentRequest(context, shown(context), reply.messages[-1].id))
 
     def ends(self) -> list[EndReason | None]:

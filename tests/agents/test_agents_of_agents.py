@@ -180,6 +180,7 @@ async def test_a_deleted_conversation_takes_all_of_its_sub_agents_along(
         await agent.close()
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_closing_a_parent_ends_what_its_sub_agents_do(memory: Memory) -> None:
     model = HeldModel()
     agent = parent(memory, calls(delegate("hang")), "never", model=model)

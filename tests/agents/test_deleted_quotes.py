@@ -176,17 +176,18 @@ async def test_a_copied_context_is_deleted_with_any_message_of_its_scope(
 def reachable_texts() -> Iterator[str]:
     """The texts that the modules of the package hold, in whatever they hold them."""
     gc.collect()
-    ours = [module for name, module in sys.modules.items() if name.split(".")[0] == "autonomy_ctx"]
-    others = {id(vars(module)) for module in sys.modules.values() if module not in ours}
-    pending: list[Any] = [vars(module) for module in ours]
-    seen = set(map(id, pending)) | others
+    modules = {name: vars(module) for name, module in sys.modules.items()}
+    pending: list[Any] = [one for name, one in modules.items() if name.split(".")[0] == "autonomy_ctx"]
+    seen = set(map(id, modules.values()))
     while pending:
         for one in gc.get_referents(pending.pop()):
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
             # Not `isinstance`: an object of a test may claim any class.
-            if issubclass(type(one), str | bytes):
+            if issubclass(type(one), (str, bytes)):
                 yield one if issubclass(type(one), str) else one.decode("utf-8", "replace")
-            elif id(one) not in seen and not isinstance(one, ModuleType):
-                seen.add(id(one))
+            elif not isinstance(one, ModuleType):
                 is_foreign = isinstance(one, FunctionType | type) and not str(one.__module__).startswith(
                     "autonomy_ctx"
                 )
@@ -194,8 +195,8 @@ def reachable_texts() -> Iterator[str]:
                     pending.append(one)
 
 
-def caches_with(text: str) -> list[str]:
-    return [found for found in reachable_texts() if text in found.lower()]
+def caches_with(text: str) -> Iterator[str]:
+    return (found for found in reachable_texts() if text in found.lower())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,7 +215,7 @@ async def test_no_cache_of_the_process_has_a_word_of_what_was_deleted(memory: Me
         await agent.send(f"{number}: never tell anybody {SECRET}.", scope="ana", conversation="a")
         await agent.send(f"{number}: {ASKED}", scope="ana", conversation="b")
     await memory.for_agent(HELPER).search("ana", f"the {SECRET} of the door")
-    assert caches_with(SECRET), "the caches are in use, or this test finds nothing"
+    assert next(caches_with(SECRET), None), "the caches are in use, or this test finds nothing"
     await agent.close()
     await memory.delete_scope("ana")
-    assert caches_with(SECRET) == []
+    assert list(caches_with(SECRET)) == []

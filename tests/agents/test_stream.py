@@ -261,6 +261,7 @@ async def test_streams_of_one_conversation_queue_too(memory: Memory) -> None:
     assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("hosted", [False, True])
 async def test_closing_the_agent_meanwhile_is_told_to_the_listener(memory: Memory, hosted: bool) -> None:
     model = HeldModel()

@@ -43,6 +43,7 @@ async def take_turn(memory: Memory, key: Key = KEY) -> bool:
 # -- given back ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize(
     "how", ["answer", "error", "cancel", "close", "stream", "empty", "steps", "question"]
 )
@@ -109,6 +110,7 @@ async def test_who_is_cancelled_in_the_line_leaves_it(memories: list[Memory]) ->
     assert await take_turn(memories[0])
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_close_waits_until_the_turns_are_given_back(tmp_path: Path) -> None:
     held = HeldModel()
     memory = Memory(f"sqlite:///{tmp_path}/memory.db")

@@ -176,6 +176,7 @@ async def test_a_cancelled_turn_lets_the_next_one_go_on(memory: Memory) -> None:
 # -- closing ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_close_ends_turns_that_hang_and_those_that_wait(memory: Memory) -> None:
     model = HeldModel()
     agent = made(memory, model)

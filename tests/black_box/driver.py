@@ -33,7 +33,11 @@ PATIENCE = 60
 # How often a process is stopped until it is found where it should be.
 TRIES = 400
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["autonomy_ctx", "anyio._backends._asyncio", "trio"])
+# By their modules: the package itself imports nothing until a name of it is used.
+_LIBRARY = ("agents.agent", "compaction.summarizer", "memory.sqlite.store", "sections.history")
+FORKS.set_forkserver_preload(
+    [*(f"autonomy_ctx.{module}" for module in _LIBRARY), "anyio._backends._asyncio", "trio"]
+)
 
 
 def in_batch(path: Path) -> bool:

@@ -18,6 +18,7 @@ from benchmarks.fact_corpus import (
     corpus_digest,
     has_keys,
     is_long,
+    make_conversation,
     make_corpus,
     read_scripts,
 )
@@ -36,6 +37,7 @@ def step(text: str, *keys: str, percent: int = 1, said: str = "") -> Step:
 def test_the_corpus_is_the_one_that_was_measured() -> None:
     assert corpus_digest() == kept_facts.DIGEST
     assert len(make_corpus()) == CONVERSATIONS
+    assert make_corpus()[0] == make_conversation(HALVES[0], SHORT, read_scripts(HALVES[0])[0])
 
 
 def test_the_corpus_has_the_promised_size() -> None:
@@ -194,7 +196,8 @@ async def test_the_perfect_model_merges_records_and_leaves_out_what_was_replaced
 
 
 async def test_a_short_conversation_is_counted_through_the_real_pipeline() -> None:
-    conversation = make_corpus()[0]
+    # The first of the corpus, without the others.
+    conversation = make_conversation(HALVES[0], SHORT, read_scripts(HALVES[0])[0])
     for perfect in (False, True):
         column = next(one for one in kept_facts.COLUMNS if one.perfect is perfect and not one.long)
         tally = await kept_facts.tally_column(column, [conversation])

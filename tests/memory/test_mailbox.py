@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,10 @@ from strategies import few, names
 from autonomy_ctx import InvalidMessage, Mailbox, Memory, MemoryHook, hook
 from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MAX_PENDING
+from autonomy_ctx.memory.mailbox import MAIL_KIND, MAIL_LIMIT, MAX_PENDING
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages import DirectMessage
+from autonomy_ctx.messages.wire import item_to_dict
 from autonomy_ctx.testing import StoppedClock, make_message
 
 WORKER = Path(__file__).parent / "mail_worker.py"
@@ -417,7 +420,11 @@ async def test_an_id_that_no_log_could_hold_is_refused(memory: Memory) -> None:
 async def test_a_full_mailbox_refuses_and_loses_nothing_until_there_is_room() -> None:
     memory, clock = Memory(), StoppedClock()
     await send(memory, *[mail(f"d{number}", ttl_seconds=60) for number in range(5)], clock=clock)
-    await send(memory, *[mail(f"d{number}", priority=0) for number in range(5, MAX_PENDING)], clock=clock)
+    # Nearly all at once: each mail that is sent looks through those that wait.
+    others = [mail(f"d{number}", priority=0) for number in range(5, MAX_PENDING)]
+    bodies = [(one.id, json.dumps(item_to_dict(one))) for one in others[:-5]]
+    await memory.store.put_records(Key("ben", "ana", "trip"), MAIL_KIND, bodies)
+    await send(memory, *others[-5:], clock=clock)
     before = await waiting(memory, clock=clock)
     with pytest.raises(MailboxFull, match=r"1,000 direct messages .* wait for agent 'ben'") as caught:
         await send(memory, mail("more", priority=1.0), clock=clock)

@@ -430,8 +430,11 @@ CostSwapMachine.TestCase.settings = NeverSwapMachine.TestCase.settings = setting
 LongCostSwapMachine.TestCase.settings = settings(
     CI, max_examples=2000, stateful_step_count=80, derandomize=False
 )
-TestCostSwaps = CostSwapMachine.TestCase
 TestCostSwapsForLong = pytest.mark.nightly(LongCostSwapMachine.TestCase)
+
+
+class TestCostSwaps(CostSwapMachine.TestCase):  # type: ignore[misc,valid-type]  # made by hypothesis
+    """Any history, with summaries that are swapped when it costs least."""
 
 
 class TestNeverSwaps(NeverSwapMachine.TestCase):  # type: ignore[misc,valid-type]  # made by hypothesis

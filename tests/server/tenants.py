@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 import uvicorn
 from server.inspecting import client_of
@@ -27,11 +28,38 @@ def scope_of_key(request: Request) -> str | None:
     return KEYS.get(request.headers.get("x-api-key", ""))
 
 
+class PromptServer(uvicorn.Server):
+    """uvicorn that ends when it is told, without its own pauses of a tenth of a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told_to_end = anyio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.told_to_end.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with anyio.fail_after(30):
+            while self.server_state.connections or self.server_state.tasks:
+                await anyio.lowlevel.checkpoint()
+        await self.lifespan.shutdown()
+
+
 @asynccontextmanager
 async def uvicorn_client(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     """An application behind uvicorn, with its lifespan, and a client of tenant ana."""
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    server = PromptServer(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
+    # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
         port = listening.getsockname()[1]
         async with anyio.create_task_group() as group:
             # Whoever connects before it has started waits in the queue of the socket.
@@ -39,7 +67,7 @@ async def uvicorn_client(app: Any) -> AsyncIterator[httpx.AsyncClient]:
             async with client_of(f"http://127.0.0.1:{port}") as client:
                 client.headers["x-api-key"] = "key-of-ana"
                 yield client
-            server.should_exit = True
+            server.told_to_end.set()
 
 
 @dataclass(frozen=True)

@@ -384,6 +384,7 @@ async def test_a_client_that_hangs_up_ends_its_turn(stream: bool) -> None:
         assert [one["messages"] for one in answer.json()["conversations"]] == [1]
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_stream_ends_with_an_error_when_the_node_is_closed() -> None:
     model = Hanging()
     node = await open_node(model=model)

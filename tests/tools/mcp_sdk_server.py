@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import anyio
-import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import (
     AudioContent,
@@ -165,7 +164,14 @@ def main() -> None:
     if "--http" not in sys.argv:
         server.run("stdio")
         return
-    listener = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--http") + 1])))
+    # Only here: it takes a tenth of the time in which the server starts.
+    import uvicorn
+
+    # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(sys.argv[sys.argv.index("--http") + 1])))
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(server.streamable_http_app(), log_level="error")
     anyio.run(uvicorn.Server(config).serve, [listener])

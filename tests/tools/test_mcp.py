@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,13 @@ ROOT = Path(__file__).parent.parent.parent
 SECRET = "s3cr3t-t0ken"
 # Where the event loop makes no difference, and the server takes long to start.
 one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+@pytest.fixture(scope="module")
+def shared_url() -> Iterator[str]:
+    """The address of a server of the SDK that tests share, because it takes a second or two to start."""
+    with http_server() as (port, _):
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 @pytest.fixture
@@ -114,8 +121,8 @@ async def test_a_server_that_does_not_end_by_itself_is_ended(memory: Memory) -> 
 
 
 @one_loop
-async def test_names_and_schemas_are_such_as_every_provider_takes() -> None:
-    async with sdk_server() as server:
+async def test_names_and_schemas_are_such_as_every_provider_takes(shared_url: str) -> None:
+    async with mcp_server(url=shared_url) as server:
         await server.connect()
         tools = {tool.name: tool.spec for tool in server.listed_tools()}
         assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in tools)
@@ -157,8 +164,10 @@ async def test_a_name_that_is_taken_gets_the_name_of_its_server_before_it(memory
 
 
 @one_loop
-async def test_tools_are_chosen_by_the_names_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    async with sdk_server(tools=["add", "files.read/now please", "nothing"]) as server:
+async def test_tools_are_chosen_by_the_names_of_the_server(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with mcp_server(url=shared_url, tools=["add", "files.read/now please", "nothing"]) as server:
         await server.connect()
         assert names(server) == ["add", "files_read_now_please"]
     assert "has no tool nothing" in caplog.text
@@ -214,8 +223,10 @@ async def test_a_tool_with_an_unusable_schema_does_not_hurt_the_others(
 # -- results ---------------------------------------------------------------------------------------------
 
 
-async def test_results_of_every_kind_are_shown_as_text_and_images_and_errors_as_errors() -> None:
-    async with sdk_server() as server:
+async def test_results_of_every_kind_are_shown_as_text_and_images_and_errors_as_errors(
+    shared_url: str,
+) -> None:
+    async with mcp_server(url=shared_url) as server:
         await server.connect()
         message = await called(server, "give_everything")
         text, image = message.parts
@@ -496,12 +507,12 @@ async def test_a_server_over_http_is_used_and_comes_back_after_a_restart(
 
 
 @one_loop
-async def test_a_timeout_over_http_reaches_the_server() -> None:
-    with http_server() as (port, _):
-        async with mcp_server(url=f"http://127.0.0.1:{port}/mcp", timeout_seconds=0.2) as server:
-            await server.connect()
-            assert (await called(server, "wait_for_ever")).text.startswith("ToolTimeout")
-            assert await server.call("tell_when_cancelled", {}) == "it was cancelled"
+async def test_a_timeout_over_http_reaches_the_server(shared_url: str) -> None:
+    """The only test that cancels a call of the shared server, which says once and for all that it was."""
+    async with mcp_server(url=shared_url, timeout_seconds=0.2) as server:
+        await server.connect()
+        assert (await called(server, "wait_for_ever")).text.startswith("ToolTimeout")
+        assert await server.call("tell_when_cancelled", {}) == "it was cancelled"
 
 
 async def test_an_address_where_nothing_listens_is_an_error_without_secrets() -> None:

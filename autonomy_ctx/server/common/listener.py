@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 
 import anyio
@@ -29,6 +30,7 @@ from autonomy_ctx.server.common.limits import ServerLimits
 _BACKLOG = 2048
 # For cancelled requests to say so and be gone.
 _LAST_SECONDS = 1.0
+_POLL_SECONDS = 0.01
 _ADVICE = {
     errno.EADDRINUSE: "stop what listens there, or give another port (0 takes any free one)",
     errno.EACCES: "give a port of 1024 or more, or the right to listen there",
@@ -174,10 +176,11 @@ class EmbeddedServer(Server):
         config.loaded_app = app
         super().__init__(config)
         self.state_changed = anyio.Event()
+        self.stopping = anyio.Event()
         self.ended = anyio.Event()
 
     async def serve_on(self, listener: socket.socket) -> None:
-        """Serve until `should_exit`."""
+        """Serve until `stop` is called."""
         try:
             await self.serve(sockets=[listener])
         finally:
@@ -191,6 +194,34 @@ class EmbeddedServer(Server):
         """Begin to listen."""
         await super().startup(sockets=sockets)
         self.state_changed.set()
+
+    def stop(self) -> None:
+        """Stop listening, and end when the open connections have ended."""
+        self.should_exit = True
+        self.stopping.set()
+
+    async def main_loop(self) -> None:
+        """Call `on_tick` ten times a second, and return as soon as `stop` is called."""
+        for tick in count():
+            if await self.on_tick(tick):
+                return
+            with anyio.move_on_after(0.1):
+                await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close idle connections, and wait for the others; uvicorn's own waits 0.1 seconds for none, too."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(self.config.timeout_graceful_shutdown):
+            while state.connections or state.tasks:  # noqa: ASYNC110  # uvicorn has no event for it
+                await anyio.sleep(_POLL_SECONDS)
+        for task in state.tasks:
+            task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -230,7 +261,7 @@ async def run_server(
         yield int(listener.getsockname()[1])
     finally:
         with anyio.CancelScope(shield=True):
-            server.should_exit = True
+            server.stop()
             await requests.close(grace_seconds)
             with anyio.move_on_after(_LAST_SECONDS):
                 await server.ended.wait()
