@@ -30,7 +30,6 @@ from autonomy_ctx.server.common.limits import ServerLimits
 _BACKLOG = 2048
 # For cancelled requests to say so and be gone.
 _LAST_SECONDS = 1.0
-_POLL_SECONDS = 0.01
 _ADVICE = {
     errno.EADDRINUSE: "stop what listens there, or give another port (0 takes any free one)",
     errno.EACCES: "give a port of 1024 or more, or the right to listen there",
@@ -207,21 +206,6 @@ class EmbeddedServer(Server):
                 return
             with anyio.move_on_after(0.1):
                 await self.stopping.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close idle connections, and wait for the others; uvicorn's own waits 0.1 seconds for none, too."""
-        for server in self.servers:
-            server.close()
-        for listener in sockets or ():
-            listener.close()
-        state = self.server_state
-        for connection in list(state.connections):
-            connection.shutdown()
-        with anyio.move_on_after(self.config.timeout_graceful_shutdown):
-            while state.connections or state.tasks:  # noqa: ASYNC110  # uvicorn has no event for it
-                await anyio.sleep(_POLL_SECONDS)
-        for task in state.tasks:
-            task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
