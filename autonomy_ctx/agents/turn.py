@@ -28,7 +28,6 @@ from autonomy_ctx.agents.reply import (
     AgentReply,
     Listener,
     ToolAnswered,
-    add_usage,
 )
 from autonomy_ctx.agents.turn_lease import TurnLease
 from autonomy_ctx.containers.recording import record_model_call
@@ -317,7 +316,7 @@ class TurnRunner:
         record_model_call(composed.messages, reply.text)
         environment.metrics.add_usage(reply.usage)
         environment.metrics.add_thinking(reply.thinking)
-        self._usage = add_usage(self._usage, reply.usage)
+        self._usage += reply.usage
         step = self._steps[-1]
         usage = None if reply.usage == Usage() else reply.usage
         self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage, thinking=reply.thinking)

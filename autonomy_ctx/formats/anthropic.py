@@ -233,13 +233,23 @@ def read_message(body: Mapping[str, Any]) -> ModelReply:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
+    """The sum of what the answer took and what compactions took, which are counted apart."""
+    own = [one for one in as_mappings(usage.get("iterations")) if one.get("type") == "compaction"]
+    return sum(map(_call_usage, own), _call_usage(usage))
+
+
+def _call_usage(usage: Mapping[str, Any]) -> Usage:
     cached = as_count(usage.get("cache_read_input_tokens"))
     written = as_count(usage.get("cache_creation_input_tokens"))
+    by_life = as_mapping(usage.get("cache_creation"))
+    details = as_mapping(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=as_count(usage.get("input_tokens")) + written + cached,
         cached_tokens=cached,
         cache_write_tokens=written,
         output_tokens=as_count(usage.get("output_tokens")),
+        long_cache_write_tokens=as_count(by_life.get("ephemeral_1h_input_tokens")),
+        reasoning_tokens=as_count(details.get("thinking_tokens")),
     )
 
 

@@ -9,7 +9,7 @@ only to that owner.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, TypeAlias
 
 from autonomy_ctx.errors import AutonomyCtxError
@@ -53,12 +53,21 @@ class StreamError(AutonomyCtxError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counts them; `input_tokens` includes cached tokens."""
+    """Tokens as the provider counts them; `input_tokens` includes cached and written tokens.
+
+    `long_cache_write_tokens` is the part of `cache_write_tokens` that lives longer than usual and costs more:
+    an hour at Claude, 12 hours at GPT. `reasoning_tokens` is a part of `output_tokens`.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
+    long_cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, parse_turn
-from autonomy_ctx.agents.reply import add_usage
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.formats.model_table import Price
@@ -271,10 +270,7 @@ async def _check_known(memory: Memory, key: Key) -> None:
 def total_usage(turn: TurnRecord) -> Usage | None:
     """The usage of all steps; None when none is known."""
     known = [step.usage for step in turn.steps if step.usage is not None]
-    total = Usage()
-    for usage in known:
-        total = add_usage(total, usage)
-    return total if known else None
+    return sum(known, Usage()) if known else None
 
 
 def turn_cost(turn: TurnRecord) -> float | None:
