@@ -105,6 +105,7 @@ class TurnRunner:
         self._has_ended_epoch = False
         self._usage = Usage()
         self._tokens_used = self._generation = 0
+        self._spent = 0.0
         # The tools as the model was last told them.
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
@@ -396,8 +397,14 @@ class TurnRunner:
         return any(one.id == message.id or one.text == message.text for one in shown)
 
     async def _complete(self, composed: ComposedContext) -> ModelReply:
-        environment = self._environment
-        return await complete(
+        environment, request = self._environment, None
+        if environment.hooks or environment.limits.cost is not None:
+            # Imported here: most agents have no hooks.
+            from autonomy_ctx.agents.cost_limit import announce_request
+
+            step = len(self._steps)
+            request = await announce_request(environment, self._key, self._turn, step, composed, self._spent)
+        reply = await complete(
             environment.model,
             composed.messages,
             tools=self._specs,
@@ -409,6 +416,10 @@ class TurnRunner:
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )
+        if request is not None:
+            self._spent += request.cost_of(reply) or 0.0
+            await self._fire(AgentHook.AFTER_REPLY, request, reply, done=True)
+        return reply
 
     async def _answered_calls(self, composed: ComposedContext) -> list[str]:
         """The calls in a context whose results memory has, although a section leaves them out."""

@@ -20,6 +20,7 @@ from autonomy_ctx.errors import (
     BudgetExceeded,
     ConflictingMessage,
     ContextOverflow,
+    CostLimitExceeded,
     HookError,
     InvalidAgent,
     InvalidFact,
@@ -138,6 +139,8 @@ def client_error(error: Exception) -> ClientError:
     if isinstance(error, RequestRefused):
         return error.error
     kind = type(error).__name__
+    if isinstance(error, CostLimitExceeded):
+        return ClientError(status=402, type=CostLimitExceeded.__name__, message=str(error.args[0]))
     # First, because it is also of the type that the hook raised.
     if isinstance(error, HookError):
         if error.done is False:
