@@ -168,13 +168,13 @@ async def _add_summaries(memory: Memory, keys: tuple[Key, Key]) -> None:
     if new or not rows:
         newest = max(segment.number for segment in state.segments)
         await memory.store.put_records(own, COST_KIND, [(_SUMMARIES, str(newest))])
-        await _add(memory.store, keys, sum(map(summary_cost, new)))
+        await _add(memory.store, keys, sum(summary_cost(segment) or 0.0 for segment in new))
 
 
-def summary_cost(segment: StoredSegment) -> float:
-    """The cost of writing a segment, as if nothing had been cached; 0 if the price is not known."""
+def summary_cost(segment: StoredSegment) -> float | None:
+    """The cost of writing a segment, as if nothing had been cached; None if the price is not known."""
     usage = Usage(input_tokens=segment.input_tokens, output_tokens=segment.output_tokens)
-    return estimate_cost(usage, segment.model) or 0.0
+    return estimate_cost(usage, segment.model)
 
 
 async def _read_sum(store: Store, key: Key) -> float:

@@ -125,7 +125,7 @@ class StepRecord:
         """Read what the model was shown; None when messages of it have been deleted."""
         composed = await from_record(self.form, key.scope, key.conversation, memory)
         if composed is not None:
-            composed.thinking = self.thinking
+            composed.thinking, composed.usage = self.thinking, self.usage
         return composed
 
 
