@@ -52,9 +52,10 @@ class ModelRequest:
 
     def cost_of(self, reply: ModelReply) -> float | None:
         """The cost of the reply to it, by the usage that the provider reported, else by our own counts."""
+        model = reply.fallback or self.model
         if reply.usage != Usage():
-            return estimate_cost(reply.usage, self.model or "")
-        price = None if self.model is None else price_of(self.model)
+            return estimate_cost(reply.usage, model or "")
+        price = None if model is None else price_of(model)
         output = self.memory.token_counter.count_messages([reply.message])
         return None if price is None else self.context.estimated_cost(price, output_tokens=output)
 

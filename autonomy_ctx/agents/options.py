@@ -130,12 +130,13 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
 def check_limits(value: TurnLimits | Mapping[str, Any] | None, model: Any) -> TurnLimits:
     """Limits for a model, whose price must be known if there is a limit of cost."""
     limits = read_limits(value)
-    if limits.cost is not None and model is not None:
+    if limits.cost is not None:
         # Imported here: most agents have no such limit.
         from autonomy_ctx.models.catalog import price_of
 
-        if price_of(model) is None:
-            raise UnknownPrice(model_name(model))
+        for one in (model, getattr(model, "fallback", None)):
+            if one is not None and price_of(one) is None:
+                raise UnknownPrice(model_name(one))
     return limits
 
 

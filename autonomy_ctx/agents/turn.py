@@ -320,7 +320,8 @@ class TurnRunner:
         self._usage += reply.usage
         step = self._steps[-1]
         usage = None if reply.usage == Usage() else reply.usage
-        self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage, thinking=reply.thinking)
+        model, miss = reply.fallback or step.model or reply.model, reply.cache_miss
+        self._steps[-1] = step._replace(model=model, usage=usage, thinking=reply.thinking, cache_miss=miss)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:

@@ -239,6 +239,9 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         yield "epoch", str(report.epoch), _describe_epoch(report)
     if report.advice is not None:
         yield "", "", report.advice
+    if (miss := report.cache_miss) is not None:
+        tokens = f" for {miss.tokens:,} tokens" if miss.tokens else ""
+        yield "missed", "", f"the provider says of its cache: {clean_line(miss.reason)}{tokens}"
     if report.floor is not None and report.ceiling is not None:
         yield "window", "", f"between floor {report.floor:,} and ceiling {report.ceiling:,} messages"
     yield "model", "", clean_line(report.model or "not known")

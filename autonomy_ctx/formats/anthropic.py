@@ -31,6 +31,7 @@ from autonomy_ctx.formats.blocks import (
     ToolUseBlock,
     build_conversation,
 )
+from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
 from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
@@ -61,7 +62,8 @@ class AnthropicReader:
         match data.get("type") or event:
             case "message_start":
                 message = as_mapping(data.get("message"))
-                self._message.update({name: message.get(name) for name in ("id", "model", "stop_reason")})
+                told = ("id", "model", "stop_reason", "diagnostics")
+                self._message.update({name: message.get(name) for name in told})
                 self._usage.update(as_mapping(message.get("usage")))
             case "content_block_start":
                 return self._start_block(index, as_mapping(data.get("content_block")))
@@ -71,9 +73,9 @@ class AnthropicReader:
                 self._finished_blocks.add(index)
             case "message_delta":
                 self._message["stop_reason"] = as_mapping(data.get("delta")).get("stop_reason")
-                told = as_mapping(data.get("usage")).items()
+                counts = as_mapping(data.get("usage")).items()
                 # The counts so far: they replace those from the start, where they are given.
-                self._usage.update({name: value for name, value in told if value is not None})
+                self._usage.update({name: value for name, value in counts if value is not None})
             case "error":
                 error = as_mapping(data.get("error"))
                 raise StreamError(
@@ -229,6 +231,7 @@ def read_message(body: Mapping[str, Any]) -> ModelReply:
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
+        cache_miss=read_cache_miss(body) if body.get("diagnostics") else None,
     )
 
 

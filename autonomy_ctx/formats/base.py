@@ -78,6 +78,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheMiss:
+    """The reason why a provider did not read a prompt from its cache, in its own word, and the tokens."""
+
+    reason: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingUse:
     """The thinking of earlier replies in one request.
 
@@ -98,7 +106,9 @@ class ModelReply:
     """One answer. `str()` is its text; `message` is what memory stores, with thinking and signatures.
 
     `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word. `extra` is
-    stored with the message, and `thinking` says what became of earlier thinking in the request.
+    stored with the message, and `thinking` says what became of earlier thinking in the request. `cache_miss`
+    is what the provider says of its cache, if it was asked. `fallback` is the name of the model that answered
+    in the place of another.
     """
 
     parts: tuple[Part, ...] = ()
@@ -109,6 +119,8 @@ class ModelReply:
     id: str | None = None
     extra: Mapping[str, Any] = field(default=EMPTY)
     thinking: ThinkingUse = NO_THINKING
+    cache_miss: CacheMiss | None = None
+    fallback: str | None = None
     # Of a reply with thinking: the blocks as the provider sent them, and where among the parts the calls
     # stood, if not at the end.
     blocks: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)

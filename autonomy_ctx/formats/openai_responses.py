@@ -23,6 +23,7 @@ from autonomy_ctx.formats.base import (
     signature_of,
     tag_signature,
 )
+from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.incoming import (
     PartBuilder,
     as_count,
@@ -103,6 +104,7 @@ def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> Model
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
+        cache_miss=read_cache_miss(body) if body.get("prompt_cache_diagnostics") else None,
     )
 
 
