@@ -7,12 +7,13 @@ work at the same time lose nothing. Many rows are folded into one.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.agents.options import AgentHook, TurnEnvironment
-from autonomy_ctx.errors import CostLimitExceeded, UnknownPrice
+from autonomy_ctx.errors import CostLimitExceeded, StoreError, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.hooks import HookRegistry, fire
@@ -23,6 +24,8 @@ from autonomy_ctx.messages.message import new_id
 from autonomy_ctx.models.catalog import estimate_cost, price_of
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.validation import check_number
+
+logger = logging.getLogger("autonomy_ctx.agents")
 
 COST_KIND = "cost"
 # Where the sum of a scope is; a conversation without messages is in no list.
@@ -115,7 +118,11 @@ class CostLimit:
         store = request.memory.store
         keys = _keys(request.memory, scope, conversation)
         if reply is not None:
-            await _add(store, keys, request.cost_of(reply) or 0.0)
+            try:
+                await _add(store, keys, request.cost_of(reply) or 0.0)
+            except StoreError as error:
+                # The reply is paid: it is worth more than its sum.
+                logger.warning("the cost of a reply could not be stored: %s", type(error).__name__)
             return
         await _add_summaries(request.memory, keys)
         for of, limit, key in zip(

@@ -14,12 +14,13 @@ from agents.kit import add_up, assert_valid, call, calls, stored
 from autonomy_ctx import Agent, CostLimit, CostLimitExceeded, Memory, hook
 from autonomy_ctx.agents.cost_limit import COST_CONVERSATION, COST_KIND, ModelRequest, fold_rows
 from autonomy_ctx.agents.options import AgentHook
-from autonomy_ctx.errors import HookError, UnknownPrice
+from autonomy_ctx.errors import HookError, StoreFull, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
-from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.memory.store import Key, Store, make_key
 from autonomy_ctx.messages.message import TextContent, ToolCall
-from autonomy_ctx.models.catalog import PRICES, Price
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price
 
 # Each reply costs a cent.
 USAGE = Usage(input_tokens=1_000, cached_tokens=500, output_tokens=500)
@@ -233,6 +234,31 @@ async def test_summaries_count_once_and_not_in_a_fork(memory: Memory) -> None:
     name = await agent.fork(name="fork")
     await agent.send("hello", conversation=name)
     assert await limit.spent(agent.memory, "default", name) == pytest.approx(CENT)
+
+
+class FullForCosts:
+    """A store that has no more room for costs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def put_records(self, key: Key, kind: str, *rows: Any, **options: Any) -> list[int]:
+        if kind == COST_KIND:
+            raise StoreFull(path="own", problem="it is full")
+        return await self._store.put_records(key, kind, *rows, **options)
+
+
+async def test_a_reply_whose_cost_cannot_be_stored_is_still_given(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = Memory(store=FullForCosts(memory.store))
+    agent = Agent("helper", model=PricedModel(), memory=full, hooks=[CostLimit(per_scope=1)])
+    assert (await agent.send("hello")).text
+    assert len(await stored(agent.memory)) == 2
+    assert "the cost of a reply could not be stored: StoreFull" in caplog.text
 
 
 async def test_a_saved_agent_finds_its_limit(memory: Memory) -> None:

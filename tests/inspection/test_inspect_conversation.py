@@ -13,8 +13,9 @@ from autonomy_ctx.inspection import inspect_conversation, read_facts, read_messa
 from autonomy_ctx.memory.encoding import RESULT_LIMIT
 from autonomy_ctx.memory.store import MAX_POSITION
 from autonomy_ctx.messages.message import TextContent
-from autonomy_ctx.models.catalog import PRICES, Price
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price
 
 ANA = ("ana", "trip")
 

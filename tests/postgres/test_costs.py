@@ -9,8 +9,9 @@ from postgres_server import Databases
 
 from autonomy_ctx import Agent, CostLimit, CostLimitExceeded, Memory, ModelReply, Usage
 from autonomy_ctx.messages.message import TextContent
-from autonomy_ctx.models.catalog import PRICES, Price
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price
 
 REPLY = ModelReply(parts=(TextContent("ok"),), usage=Usage(input_tokens=10_000))
 CENT = 0.01

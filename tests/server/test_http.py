@@ -310,6 +310,13 @@ async def test_a_limit_of_cost_is_a_402_that_says_what_to_do(options: Any) -> No
         assert model.calls == []
 
 
+async def test_a_limit_of_cost_without_a_price_is_a_501_that_says_what_to_do() -> None:
+    async with served(ScriptedModel(), agent={"hooks": [CostLimit(per_scope=1)]}) as here:
+        answer = await here.client.post(ASK, json={"message": "hello"})
+        assert error_of(answer) == (501, "UnknownPrice")
+        assert "PRICES['scripted']" in answer.json()["error"]["message"]
+
+
 async def test_turns_of_different_conversations_run_side_by_side() -> None:
     together = 20
     model = _Gathering(together)
