@@ -34,6 +34,8 @@ _MODULES = {
     "ContextSummaryConfig": "autonomy_ctx.compaction.config",
     "ContextTemplate": "autonomy_ctx.template.template",
     "ConversationHistorySection": "autonomy_ctx.sections.history",
+    "CostLimit": "autonomy_ctx.agents.cost_limit",
+    "CostLimitExceeded": "autonomy_ctx.errors",
     "FrameworkInstructionsSection": "autonomy_ctx.sections.instructions",
     "HookRegistry": "autonomy_ctx.hooks",
     "ImageContent": "autonomy_ctx.messages.message",
@@ -92,6 +94,7 @@ _MODULES = {
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
+    from autonomy_ctx.agents.cost_limit import CostLimit
     from autonomy_ctx.agents.node import Node
     from autonomy_ctx.agents.options import AgentHook, TurnLimits
     from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
         AutonomyCtxError,
         BudgetExceeded,
         ContextOverflow,
+        CostLimitExceeded,
         InvalidMessage,
         ModelError,
         ModelTimeout,
@@ -196,6 +200,8 @@ __all__ = [
     "ContextSummaryConfig",
     "ContextTemplate",
     "ConversationHistorySection",
+    "CostLimit",
+    "CostLimitExceeded",
     "FrameworkInstructionsSection",
     "HookRegistry",
     "ImageContent",

@@ -530,6 +530,7 @@ def _usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
     }
     if usage.input_tokens:
         found["autonomy_ctx.usage.cached_share"] = round(usage.cached_tokens / usage.input_tokens, 4)

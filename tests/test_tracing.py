@@ -35,6 +35,7 @@ USAGE = {
     "prompt_tokens": 1000,
     "completion_tokens": 20,
     "prompt_tokens_details": {"cached_tokens": 750},
+    "completion_tokens_details": {"reasoning_tokens": 6},
 }
 
 
@@ -138,6 +139,7 @@ async def test_a_turn_is_a_tree_of_its_model_calls_and_tools(memory: Memory, tra
         "gen_ai.usage.output_tokens": 40,
         "gen_ai.usage.cache_read.input_tokens": 1500,
         "gen_ai.usage.cache_creation.input_tokens": 0,
+        "gen_ai.usage.reasoning.output_tokens": 12,
         "autonomy_ctx.usage.cached_share": 0.75,
         "autonomy_ctx.turn.id": answer.turn,
         "autonomy_ctx.turn.steps": 2,

@@ -191,5 +191,6 @@ def _usage(told: Any) -> Usage | None:
             cached_tokens=told.get("cache_read_input_token_count") or 0,
             cache_write_tokens=told.get("cache_creation_input_token_count") or 0,
             output_tokens=told.get("output_token_count") or 0,
+            reasoning_tokens=told.get("reasoning_output_token_count") or 0,
         )
     )

@@ -122,5 +122,6 @@ def _usage(told: Any) -> Usage | None:
             input_tokens=told.prompt_token_count or 0,
             cached_tokens=told.cached_content_token_count or 0,
             output_tokens=(told.candidates_token_count or 0) + (told.thoughts_token_count or 0),
+            reasoning_tokens=told.thoughts_token_count or 0,
         )
     )

@@ -148,9 +148,13 @@ def _with_context(request: ModelRequest, context: FrameworkContext) -> ModelRequ
 
 def _usage(answers: Sequence[BaseMessage]) -> Usage | None:
     for told in filter(None, (getattr(answer, "usage_metadata", None) for answer in answers)):
-        cached = (told.get("input_token_details") or {}).get("cache_read", 0)
+        read, made = told.get("input_token_details") or {}, told.get("output_token_details") or {}
         return Usage(
-            input_tokens=told["input_tokens"], cached_tokens=cached, output_tokens=told["output_tokens"]
+            input_tokens=told["input_tokens"],
+            cached_tokens=read.get("cache_read", 0),
+            cache_write_tokens=read.get("cache_creation", 0),
+            output_tokens=told["output_tokens"],
+            reasoning_tokens=made.get("reasoning", 0),
         )
     return None
 

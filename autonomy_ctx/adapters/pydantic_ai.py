@@ -88,6 +88,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
                 cached_tokens=told.cache_read_tokens,
                 cache_write_tokens=told.cache_write_tokens,
                 output_tokens=told.output_tokens,
+                reasoning_tokens=told.details.get("reasoning_tokens", 0),
             )
             await self.engine.store_reply(*sent, response_message(response), usage=usage)
         return response

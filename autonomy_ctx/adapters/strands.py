@@ -103,7 +103,12 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
             # Only some models include cached tokens in the input tokens.
             total, output = told["totalTokens"], told["outputTokens"]
             cached = told.get("cacheReadInputTokens", 0)
-            usage = Usage(input_tokens=total - output, cached_tokens=cached, output_tokens=output)
+            usage = Usage(
+                input_tokens=total - output,
+                cached_tokens=cached,
+                cache_write_tokens=told.get("cacheWriteInputTokens", 0),
+                output_tokens=output,
+            )
             key = self._key(event.agent)
             await self.engine.run(self.engine.store_reply, key, self._context, usage=usage)
 

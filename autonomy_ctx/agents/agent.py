@@ -34,6 +34,7 @@ from autonomy_ctx.agents.options import (
     check_agent_name,
     check_context_mode,
     check_host,
+    check_limits,
     check_mail,
     check_memory,
     check_model,
@@ -44,7 +45,6 @@ from autonomy_ctx.agents.options import (
     check_turn,
     check_turn_seconds,
     question_text,
-    read_limits,
     user_message,
 )
 from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
@@ -159,7 +159,7 @@ class Agent(AsyncResource):
         )
         self.description, self.instructions = description, instructions or description
         self.model = model
-        self.limits = read_limits(limits)
+        self.limits = check_limits(limits, model)
         check_turn_seconds(turn_lease_seconds, turn_wait_seconds)
         self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id

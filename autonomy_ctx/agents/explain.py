@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.formats.base import NO_THINKING, ThinkingUse, Usage
+from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, ThinkingUse, Usage
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     """One model call of a turn: the context, the name of the model, and the usage that the provider reported.
 
     `usage` is None when there was no answer, or nothing was reported. `thinking` says which thinking of
-    earlier replies went with it.
+    earlier replies went with it, and `cache_miss` what the provider said of its cache, if it was asked.
     """
 
     context: ComposedContext
@@ -59,6 +59,7 @@ class Step(NamedTuple):
     usage: Usage | None = None
     bounds: WindowBounds | None = None
     thinking: ThinkingUse = NO_THINKING
+    cache_miss: CacheMiss | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,12 @@ class StepRecord:
         )
 
     @property
+    def cache_miss(self) -> CacheMiss | None:
+        """The provider's own reason why it did not read the prompt from its cache; None if it gave none."""
+        stored = self.form.get("cache_miss")
+        return None if stored is None else CacheMiss(**stored)
+
+    @property
     def epoch(self) -> int | None:
         """The number of the epoch; None in records of 0.2, which had none."""
         return self.form.get("epoch") or None
@@ -125,7 +132,8 @@ class StepRecord:
         """Read what the model was shown; None when messages of it have been deleted."""
         composed = await from_record(self.form, key.scope, key.conversation, memory)
         if composed is not None:
-            composed.thinking = self.thinking
+            composed.thinking, composed.usage = self.thinking, self.usage
+            composed.cache_miss = self.cache_miss
         return composed
 
 
@@ -216,6 +224,8 @@ class ContextRecords:
         usage = None if step.usage is None else encode_fields(step.usage)
         form = await to_record(step.context, self._memory)
         form |= {"model": step.model, "usage": usage, "bounds": step.bounds}
+        if step.cache_miss is not None:
+            form["cache_miss"] = encode_fields(step.cache_miss)
         return form if step.thinking == NO_THINKING else form | {"thinking": encode_fields(step.thinking)}
 
     async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:

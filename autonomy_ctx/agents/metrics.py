@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from typing import Any
 
 from autonomy_ctx.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
-TOKEN_NAMES = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+TOKEN_NAMES = tuple(field.name for field in fields(Usage))
 _COUNTS = """
 turns turns_failed turns_waiting_for_input turns_answered_before turns_waited turns_lost turns_taken_over
 steps epochs_ended tool_calls tool_errors overflow_retries thinking_left_out thinking_refused

@@ -29,7 +29,8 @@ from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.background import Background
 from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
+from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownPrice, UnknownTool
+from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Record, check_name
@@ -42,7 +43,7 @@ from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
 from autonomy_ctx.tools.tool import Tool
-from autonomy_ctx.validation import check_int, check_seconds
+from autonomy_ctx.validation import check_int, check_number, check_seconds
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
@@ -57,7 +58,7 @@ FILES_FOLDER = "agent-files"
 PATH_SEPARATOR = "/"
 # Names that the agent and sections set themselves; the sender of a turn, also over HTTP, must not set them.
 RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
-_OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
+_OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout", "cost")
 
 
 # A context goes on from the one before, or each is rendered anew, as up to 0.2.
@@ -69,10 +70,14 @@ class AgentHook(Enum):
 
     `BEFORE_TURN` hooks get the user's message and `AFTER_TURN` hooks the reply. `BEFORE_CALL` hooks get a
     tool call and `AFTER_CALL` hooks the call and its result. If a `BEFORE_TURN` hook fails, the turn does not
-    begin. If a `BEFORE_CALL` hook fails, the tool is not run and the model is told so.
+    begin. If a `BEFORE_CALL` hook fails, the tool is not run and the model is told so. `BEFORE_REQUEST` hooks
+    get a `ModelRequest`, and `AFTER_REPLY` hooks the request and the model's reply. If one of them fails, the
+    turn ends there.
     """
 
     BEFORE_TURN = "before_turn"
+    BEFORE_REQUEST = "before_request"
+    AFTER_REPLY = "after_reply"
     BEFORE_CALL = "before_call"
     AFTER_CALL = "after_call"
     AFTER_TURN = "after_turn"
@@ -84,7 +89,8 @@ class TurnLimits:
 
     `context_tokens` is the limit of one context with its tools; by default it comes from the template or the
     model. `tool_output` is in bytes. None means no limit. A turn that reaches `steps` or `tokens` ends there;
-    what it has done so far is kept.
+    what it has done so far is kept. `cost` is in US dollars: a request that would pass it is not sent, and
+    the turn ends with `CostLimitExceeded`.
     """
 
     steps: int = 25
@@ -94,12 +100,16 @@ class TurnLimits:
     tool_timeout: float | None = TIMEOUT_SECONDS
     tool_output: int = OUTPUT_LIMIT
     parallel_tools: int = PARALLEL
+    cost: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, optional = getattr(self, field.name), field.name in _OPTIONAL_LIMITS
             if field.name == "tool_timeout":
                 check_seconds(field.name, value, endless=True, optional=optional, where="TurnLimits")
+            elif field.name == "cost":
+                if value is not None:
+                    check_number(field.name, value, least=0, where="TurnLimits")
             else:
                 check_int(field.name, value, optional=optional, where="TurnLimits")
 
@@ -115,6 +125,19 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
     if unknown:
         raise ValueError(f"limits has unknown names {', '.join(unknown)}; known names are {', '.join(known)}")
     return TurnLimits(**(value or {}))
+
+
+def check_limits(value: TurnLimits | Mapping[str, Any] | None, model: Any) -> TurnLimits:
+    """Limits for a model, whose price must be known if there is a limit of cost."""
+    limits = read_limits(value)
+    if limits.cost is not None:
+        # Imported here: most agents have no such limit.
+        from autonomy_ctx.models.catalog import price_of
+
+        for one in (model, getattr(model, "fallback", None)):
+            if one is not None and price_of(one) is None:
+                raise UnknownPrice(model_name(one))
+    return limits
 
 
 @runtime_checkable

@@ -69,16 +69,6 @@ class TurnEnded:
 AgentEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ToolAnswered | TurnEnded
 
 
-def add_usage(one: Usage, other: Usage) -> Usage:
-    """The sum of two usages."""
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        cached_tokens=one.cached_tokens + other.cached_tokens,
-        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-    )
-
-
 Listener: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
 RunTurn = Callable[[Listener], Awaitable[AgentReply]]
 

@@ -28,7 +28,6 @@ from autonomy_ctx.agents.reply import (
     AgentReply,
     Listener,
     ToolAnswered,
-    add_usage,
 )
 from autonomy_ctx.agents.turn_lease import TurnLease
 from autonomy_ctx.containers.recording import record_model_call
@@ -106,6 +105,7 @@ class TurnRunner:
         self._has_ended_epoch = False
         self._usage = Usage()
         self._tokens_used = self._generation = 0
+        self._spent = 0.0
         # The tools as the model was last told them.
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
@@ -317,10 +317,11 @@ class TurnRunner:
         record_model_call(composed.messages, reply.text)
         environment.metrics.add_usage(reply.usage)
         environment.metrics.add_thinking(reply.thinking)
-        self._usage = add_usage(self._usage, reply.usage)
+        self._usage += reply.usage
         step = self._steps[-1]
         usage = None if reply.usage == Usage() else reply.usage
-        self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage, thinking=reply.thinking)
+        model, miss = reply.fallback or step.model or reply.model, reply.cache_miss
+        self._steps[-1] = step._replace(model=model, usage=usage, thinking=reply.thinking, cache_miss=miss)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:
@@ -397,8 +398,14 @@ class TurnRunner:
         return any(one.id == message.id or one.text == message.text for one in shown)
 
     async def _complete(self, composed: ComposedContext) -> ModelReply:
-        environment = self._environment
-        return await complete(
+        environment, request = self._environment, None
+        if environment.hooks or environment.limits.cost is not None:
+            # Imported here: most agents have no hooks.
+            from autonomy_ctx.agents.cost_limit import announce_request
+
+            step = len(self._steps)
+            request = await announce_request(environment, self._key, self._turn, step, composed, self._spent)
+        reply = await complete(
             environment.model,
             composed.messages,
             tools=self._specs,
@@ -410,6 +417,10 @@ class TurnRunner:
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )
+        if request is not None:
+            self._spent += request.cost_of(reply) or 0.0
+            await self._fire(AgentHook.AFTER_REPLY, request, reply, done=True)
+        return reply
 
     async def _answered_calls(self, composed: ComposedContext) -> list[str]:
         """The calls in a context whose results memory has, although a section leaves them out."""

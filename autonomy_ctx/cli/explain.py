@@ -31,6 +31,7 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection.changes import describe_end
 from autonomy_ctx.inspection.turn import TurnInfo, TurnReport, TurnSection, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import Memory
@@ -238,6 +239,9 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         yield "epoch", str(report.epoch), _describe_epoch(report)
     if report.advice is not None:
         yield "", "", report.advice
+    if (miss := report.cache_miss) is not None:
+        tokens = f" for {miss.tokens:,} tokens" if miss.tokens else ""
+        yield "missed", "", f"the provider says of its cache: {clean_line(miss.reason)}{tokens}"
     if report.floor is not None and report.ceiling is not None:
         yield "window", "", f"between floor {report.floor:,} and ceiling {report.ceiling:,} messages"
     yield "model", "", clean_line(report.model or "not known")
@@ -249,12 +253,7 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
     if usage is None:
         yield "usage", "", "the provider's count is not known"
     else:
-        cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-        yield (
-            "usage",
-            "",
-            f"the provider counted {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
-        )
+        yield "usage", "", f"the provider counted {_describe_usage(usage)}"
     cost = report.cost
     if cost.price is None:
         yield "cost", "", "the price of this model is not known"
@@ -265,3 +264,17 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         yield "", format_money(cost.reported), "by what the provider counted"
     if cost.turn is not None and report.steps > 1:
         yield "", format_money(cost.turn), f"for all {report.steps} steps of the turn"
+
+
+def _describe_usage(usage: Usage) -> str:
+    """Tokens in and out, with the parts that have other prices."""
+    read = {
+        "cached": usage.cached_tokens,
+        "written to the cache": usage.cache_write_tokens - usage.long_cache_write_tokens,
+        "written for longer": usage.long_cache_write_tokens,
+    }
+    parts = ", ".join(f"{tokens:,} {what}" for what, tokens in read.items() if tokens)
+    reasoning = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    return (
+        f"{usage.input_tokens:,} in{f' ({parts})' if parts else ''}, {usage.output_tokens:,} out{reasoning}"
+    )

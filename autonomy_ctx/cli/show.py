@@ -157,6 +157,9 @@ def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
         yield "pins", f"{len(report.pins):,}", "shown in every context"
     if report.shared_until:
         yield "shared", f"{report.shared_until:,}", "messages are shared with a fork"
+    for cost, of in ((report.turns_cost, "recorded turns"), (report.summaries_cost, "summaries")):
+        if cost is not None:
+            yield "cost", format_money(cost), f"of the {of}, by list prices"
     if report.turns:
         number = f"{len(report.turns):,}" + ("+" if len(report.turns) == MAX_TURNS else "")
         yield "turns", number, f"recorded, the newest {format_time(report.turns[-1].at)}"

@@ -11,6 +11,7 @@ from autonomy_ctx.errors.agents import (
     AccessDenied,
     AddressUnavailable,
     AgentClosed,
+    CostLimitExceeded,
     HistoryMismatch,
     InvalidAgent,
     InvalidParams,
@@ -70,6 +71,7 @@ from autonomy_ctx.errors.models import (
     ModelUnavailable,
     RateLimited,
     ThinkingRefused,
+    UnknownPrice,
 )
 from autonomy_ctx.errors.root import AutonomyCtxError
 from autonomy_ctx.errors.stores import (
@@ -110,6 +112,7 @@ __all__ = [
     "ContextOverflow",
     "CopyConflict",
     "CopyMismatch",
+    "CostLimitExceeded",
     "EmbedderReplaced",
     "FileRefused",
     "HistoryMismatch",
@@ -169,6 +172,7 @@ __all__ = [
     "UnknownFact",
     "UnknownItem",
     "UnknownPosition",
+    "UnknownPrice",
     "UnknownProfileEntry",
     "UnknownTool",
     "UnknownTurn",

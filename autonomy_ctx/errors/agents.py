@@ -86,6 +86,25 @@ class UserMessageMissing(AutonomyCtxError):
         self.position = position
 
 
+class CostLimitExceeded(AutonomyCtxError):
+    """A request would cost more than a limit allows, so it was not sent.
+
+    `of` is "turn", "conversation" or "scope"; `limit`, `spent` and `cost`, that of the request, are in US
+    dollars.
+    """
+
+    def __init__(self, *, of: str, limit: float, spent: float, cost: float) -> None:
+        if of == "turn":
+            advice = 'raise `limits={"cost": ...}` of the agent, or ask for less in one turn'
+        else:
+            advice = f"raise `per_{of}` of the `CostLimit`, or reset its sum with `CostLimit.reset`"
+        super().__init__(
+            f"the next request of this {of} would cost about ${cost:.4f}, and ${spent:.4f} of the limit of "
+            f"${limit:g} per {of} are spent; it was not sent, and all messages so far are stored: {advice}"
+        )
+        self.of, self.limit, self.spent, self.cost = of, limit, spent, cost
+
+
 class UnknownTurn(AutonomyCtxError, LookupError):
     """There is no record of the turn, or it was deleted."""
 

@@ -20,6 +20,19 @@ class ModelError(AutonomyCtxError):
         self.model, self.status_code, self.code = model, status_code, code
 
 
+class UnknownPrice(AutonomyCtxError, LookupError):
+    """A limit of cost is set for a model whose price is not known; nothing was sent."""
+
+    def __init__(self, model: str | None) -> None:
+        name = model or "my-model"
+        which = f"model `{model}`" if model else "a model without a name"
+        super().__init__(
+            f"the price of {which} is not known, and a limit of cost needs it; give it in US dollars per "
+            f"million tokens: `autonomy_ctx.models.catalog.PRICES[{name!r}] = Price(input=..., output=...)`"
+        )
+        self.model = model
+
+
 class ModelUnavailable(ModelError):
     """The model could not be reached, stopped in the middle or is overloaded, also after retries.
 

@@ -31,6 +31,7 @@ from autonomy_ctx.formats.blocks import (
     ToolUseBlock,
     build_conversation,
 )
+from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
 from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
@@ -61,7 +62,8 @@ class AnthropicReader:
         match data.get("type") or event:
             case "message_start":
                 message = as_mapping(data.get("message"))
-                self._message.update({name: message.get(name) for name in ("id", "model", "stop_reason")})
+                told = ("id", "model", "stop_reason", "diagnostics")
+                self._message.update({name: message.get(name) for name in told})
                 self._usage.update(as_mapping(message.get("usage")))
             case "content_block_start":
                 return self._start_block(index, as_mapping(data.get("content_block")))
@@ -71,9 +73,9 @@ class AnthropicReader:
                 self._finished_blocks.add(index)
             case "message_delta":
                 self._message["stop_reason"] = as_mapping(data.get("delta")).get("stop_reason")
-                told = as_mapping(data.get("usage")).items()
+                counts = as_mapping(data.get("usage")).items()
                 # The counts so far: they replace those from the start, where they are given.
-                self._usage.update({name: value for name, value in told if value is not None})
+                self._usage.update({name: value for name, value in counts if value is not None})
             case "error":
                 error = as_mapping(data.get("error"))
                 raise StreamError(
@@ -229,17 +231,28 @@ def read_message(body: Mapping[str, Any]) -> ModelReply:
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
+        cache_miss=read_cache_miss(body) if body.get("diagnostics") else None,
     )
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
+    """The sum of what the answer took and what compactions took, which are counted apart."""
+    own = [one for one in as_mappings(usage.get("iterations")) if one.get("type") == "compaction"]
+    return sum(map(_call_usage, own), _call_usage(usage))
+
+
+def _call_usage(usage: Mapping[str, Any]) -> Usage:
     cached = as_count(usage.get("cache_read_input_tokens"))
     written = as_count(usage.get("cache_creation_input_tokens"))
+    by_life = as_mapping(usage.get("cache_creation"))
+    details = as_mapping(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=as_count(usage.get("input_tokens")) + written + cached,
         cached_tokens=cached,
         cache_write_tokens=written,
         output_tokens=as_count(usage.get("output_tokens")),
+        long_cache_write_tokens=as_count(by_life.get("ephemeral_1h_input_tokens")),
+        reasoning_tokens=as_count(details.get("thinking_tokens")),
     )
 
 

@@ -51,6 +51,18 @@ _OUTPUT_TOKEN_FIELDS = (
     "candidates_token_count",
     "outputTokens",
 )
+# These stand beside the others, or in details of the input or the output; all are a part of those.
+_DETAIL_FIELDS = (
+    "prompt_tokens_details",
+    "input_tokens_details",
+    "input_token_details",
+    "completion_tokens_details",
+    "output_tokens_details",
+    "output_token_details",
+)
+_CACHED_TOKEN_FIELDS = ("cached_tokens", "cache_read", "cached_content_token_count")
+_WRITTEN_TOKEN_FIELDS = ("cache_write_tokens", "cache_creation")
+_REASONING_TOKEN_FIELDS = ("reasoning_tokens", "reasoning", "thinking_tokens", "thoughts_token_count")
 # A list may claim any length; no real reply has this many parts.
 _MAX_PARTS = 10_000
 
@@ -196,6 +208,9 @@ def _other_reply(value: Any, data: Any) -> ModelReply:
         usage=Usage(
             input_tokens=_find_token_count(value, _INPUT_TOKEN_FIELDS) or 0,
             output_tokens=_find_token_count(value, _OUTPUT_TOKEN_FIELDS) or 0,
+            cached_tokens=_find_token_count(value, _CACHED_TOKEN_FIELDS) or 0,
+            cache_write_tokens=_find_token_count(value, _WRITTEN_TOKEN_FIELDS) or 0,
+            reasoning_tokens=_find_token_count(value, _REASONING_TOKEN_FIELDS) or 0,
         ),
     )
 
@@ -307,6 +322,7 @@ def _find_stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | Non
 def _find_token_count(reply: Any, names: Iterable[str]) -> int | None:
     """The first count among the usual fields that really is one."""
     usages = [_get(reply, usage) for usage in _USAGE_FIELDS]
+    usages += [_get(usage, details) for usage in usages for details in _DETAIL_FIELDS]
     found = (_get(usage, name) for name in names for usage in usages)
     return next((count for count in found if type(count) is int and count >= 0), None)
 

@@ -53,12 +53,36 @@ class StreamError(AutonomyCtxError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counts them; `input_tokens` includes cached tokens."""
+    """Tokens as the provider counts them; `input_tokens` includes cached and written tokens.
+
+    `long_cache_write_tokens` is the part of `cache_write_tokens` that lives longer than usual and costs more:
+    an hour at Claude, 12 hours at GPT. `reasoning_tokens` is a part of `output_tokens`.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
+    long_cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            long_cache_write_tokens=self.long_cache_write_tokens + other.long_cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheMiss:
+    """The reason why a provider did not read a prompt from its cache, in its own word, and the tokens."""
+
+    reason: str
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +106,9 @@ class ModelReply:
     """One answer. `str()` is its text; `message` is what memory stores, with thinking and signatures.
 
     `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word. `extra` is
-    stored with the message, and `thinking` says what became of earlier thinking in the request.
+    stored with the message, and `thinking` says what became of earlier thinking in the request. `cache_miss`
+    is what the provider says of its cache, if it was asked. `fallback` is the name of the model that answered
+    in the place of another.
     """
 
     parts: tuple[Part, ...] = ()
@@ -93,6 +119,8 @@ class ModelReply:
     id: str | None = None
     extra: Mapping[str, Any] = field(default=EMPTY)
     thinking: ThinkingUse = NO_THINKING
+    cache_miss: CacheMiss | None = None
+    fallback: str | None = None
     # Of a reply with thinking: the blocks as the provider sent them, and where among the parts the calls
     # stood, if not at the end.
     blocks: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)

@@ -224,6 +224,11 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
         cached_tokens=cached,
         cache_write_tokens=written,
         output_tokens=as_count(usage.get("outputTokens")),
+        long_cache_write_tokens=sum(
+            as_count(one.get("inputTokens"))
+            for one in as_mappings(usage.get("cacheDetails"))
+            if one.get("ttl") == "1h"
+        ),
     )
 
 

@@ -160,10 +160,12 @@ class GoogleReader:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
+    thoughts = as_count(usage.get("thoughtsTokenCount"))
     return Usage(
         input_tokens=as_count(usage.get("promptTokenCount")) + as_count(usage.get("toolUsePromptTokenCount")),
         cached_tokens=as_count(usage.get("cachedContentTokenCount")),
-        output_tokens=as_count(usage.get("candidatesTokenCount")) + as_count(usage.get("thoughtsTokenCount")),
+        output_tokens=as_count(usage.get("candidatesTokenCount")) + thoughts,
+        reasoning_tokens=thoughts,
     )
 
 

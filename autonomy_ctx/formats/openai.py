@@ -195,11 +195,15 @@ def _message_texts(said: Mapping[str, Any]) -> list[str]:
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     read = as_mapping(usage.get("prompt_tokens_details"))
+    by_life = as_mapping(read.get("cache_write_tokens_details"))
+    details = as_mapping(usage.get("completion_tokens_details"))
     return Usage(
         input_tokens=as_count(usage.get("prompt_tokens")),
         cached_tokens=as_count(read.get("cached_tokens")),
         cache_write_tokens=as_count(read.get("cache_write_tokens")),
         output_tokens=as_count(usage.get("completion_tokens")),
+        long_cache_write_tokens=as_count(by_life.get("ttl_12h_tokens")),
+        reasoning_tokens=as_count(details.get("reasoning_tokens")),
     )
 
 

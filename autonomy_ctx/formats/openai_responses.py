@@ -23,6 +23,7 @@ from autonomy_ctx.formats.base import (
     signature_of,
     tag_signature,
 )
+from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.incoming import (
     PartBuilder,
     as_count,
@@ -103,6 +104,7 @@ def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> Model
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
+        cache_miss=read_cache_miss(body) if body.get("prompt_cache_diagnostics") else None,
     )
 
 
@@ -219,11 +221,15 @@ def _find_stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str |
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     read = as_mapping(usage.get("input_tokens_details"))
+    by_life = as_mapping(read.get("cache_write_tokens_details"))
+    details = as_mapping(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=as_count(usage.get("input_tokens")),
         cached_tokens=as_count(read.get("cached_tokens")),
         cache_write_tokens=as_count(read.get("cache_write_tokens")),
         output_tokens=as_count(usage.get("output_tokens")),
+        long_cache_write_tokens=as_count(by_life.get("ttl_12h_tokens")),
+        reasoning_tokens=as_count(details.get("reasoning_tokens")),
     )
 
 

@@ -244,7 +244,8 @@ def let_provider_drop(request: WireRequest, model: str) -> WireRequest | None:
         return None
     fields["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     if not is_bedrock:
-        return replace(request, body=fields, text=None, beta=BINDING_BETA)
+        beta = ",".join(filter(None, (request.beta, BINDING_BETA)))
+        return replace(request, body=fields, text=None, beta=beta)
     fields["anthropic_beta"] = [*fields.get("anthropic_beta", ()), BINDING_BETA]
     return replace(request, body=body | {"additionalModelRequestFields": fields}, text=None)
 

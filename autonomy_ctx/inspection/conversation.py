@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from autonomy_ctx.agents.cost_limit import summary_cost
 from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
 from autonomy_ctx.compaction.job import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
@@ -24,7 +25,8 @@ class SegmentReport(Report):
     """A segment of the current summary: the range that it covers, its text, and how it was made.
 
     `is_digest` means that no model wrote it; a written segment will replace it. `is_doubtful` means that it
-    was kept though it is poor, because asking once more gave no better one.
+    was kept though it is poor, because asking once more gave no better one. `cost` is that of its model
+    calls, as if nothing had been cached; None if the price is not known.
     """
 
     number: int
@@ -38,6 +40,7 @@ class SegmentReport(Report):
     coverage: float
     input_tokens: int
     output_tokens: int
+    cost: float | None
     created_at: datetime | None
     began_at: datetime | None
     ended_at: datetime | None
@@ -92,7 +95,8 @@ class ConversationReport(Report):
     The summary covers the messages up to `covered`; up to `summarized`, it contains no digest that waits to
     be replaced. `window` is the number of messages after the summary. `floor` and `ceiling` are those of the
     newest recorded turn. Messages up to `shared_until` are also in a fork, or in the conversation that this
-    one was forked from.
+    one was forked from. `turns_cost` is that of the recorded turns, `summaries_cost` that of the segments;
+    None if it is not known of any.
     """
 
     agent: str
@@ -116,6 +120,8 @@ class ConversationReport(Report):
     shared_until: int
     work: SummaryWork | None
     turns: tuple[TurnInfo, ...]
+    turns_cost: float | None
+    summaries_cost: float | None
 
 
 async def inspect_conversation(memory: Memory, scope: str, conversation: str) -> ConversationReport:
@@ -129,6 +135,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     segments = tuple(report_segment(segment) for segment in state.segments)
     bounds = await read_bounds(memory, key)
     outline = await read_outline(memory, key)
+    turns = await list_turns(memory, scope, conversation)
     return ConversationReport(
         agent=memory.agent,
         scope=scope,
@@ -150,8 +157,15 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
         pins=tuple(_report_pin(memory, pin) for pin in state.pins),
         shared_until=await memory.store.shared_until(key),
         work=report_work(outline.work),
-        turns=await list_turns(memory, scope, conversation),
+        turns=turns,
+        turns_cost=_sum_costs(turns),
+        summaries_cost=_sum_costs(segments),
     )
+
+
+def _sum_costs(parts: Sequence[TurnInfo | SegmentReport]) -> float | None:
+    known = [part.cost for part in parts if part.cost is not None]
+    return sum(known) if known else None
 
 
 async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[FactReport, ...]:
@@ -193,6 +207,7 @@ def report_segment(segment: StoredSegment) -> SegmentReport:
         segment,
         is_digest=segment.provisional,
         is_doubtful=segment.prompt_hash.endswith(DOUBTFUL_MARK),
+        cost=summary_cost(segment),
         created_at=from_seconds(segment.created),
         began_at=from_seconds(segment.began),
         ended_at=from_seconds(segment.ended),

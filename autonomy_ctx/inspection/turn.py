@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, parse_turn
-from autonomy_ctx.agents.reply import add_usage
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
-from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.base import CacheMiss, Usage
 from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.inspection.changes import advise_on_end, describe_changes, describe_end
 from autonomy_ctx.inspection.message import MessageReport, message_fields
@@ -140,6 +139,7 @@ class TurnReport(Report):
     `tokens` is our own count of the messages: `cached_tokens` are in the prefix shared with the context
     before, `new_tokens` are not. `usage` is what the provider reported. `epoch` is None in records of 0.2;
     `end_reason` says why this step does not begin with the one before, and `advice` what would cost less.
+    `cache_miss` is what the provider says of its cache, if it was asked.
     """
 
     agent: str
@@ -163,6 +163,7 @@ class TurnReport(Report):
     usage: Usage | None
     turn_usage: Usage | None
     thinking: TurnThinking
+    cache_miss: CacheMiss | None
     cost: TurnCost
     budget: BudgetReport | None
     floor: int | None
@@ -271,10 +272,7 @@ async def _check_known(memory: Memory, key: Key) -> None:
 def total_usage(turn: TurnRecord) -> Usage | None:
     """The usage of all steps; None when none is known."""
     known = [step.usage for step in turn.steps if step.usage is not None]
-    total = Usage()
-    for usage in known:
-        total = add_usage(total, usage)
-    return total if known else None
+    return sum(known, Usage()) if known else None
 
 
 def turn_cost(turn: TurnRecord) -> float | None:
@@ -367,6 +365,7 @@ def _report(
             reasons=tuple(record.thinking.left_out),
             is_refused=record.thinking.refused,
         ),
+        cache_miss=record.cache_miss,
         cost=TurnCost(
             estimated=None if price is None else context.estimated_cost(price, output_tokens=output),
             reported=None if price is None or usage is None else estimate_cost(usage, price),

@@ -14,7 +14,14 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
-from autonomy_ctx.errors import ContextOverflow, ThinkingRefused
+from autonomy_ctx.errors import (
+    ContextOverflow,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    RateLimited,
+    ThinkingRefused,
+)
 from autonomy_ctx.formats.base import (
     NO_THINKING,
     CacheFields,
@@ -49,6 +56,8 @@ class Model(AsyncResource):
     every request. Without an `api_key`, the key is read from the environment when it is first needed; such a
     key is sent over plain http to another machine only with `insecure=True`. Fields for prompt caches are
     sent to the provider's own address only, with `cache=True` to any, and with `cache=False` to none.
+    `fallback` is a model, or its name, that answers if this one is not available after its retries. With
+    `cache_diagnosis`, the provider is asked why its cache was missed.
     """
 
     # Agents and summaries give it messages as they are; other models get dicts.
@@ -71,6 +80,8 @@ class Model(AsyncResource):
         insecure: bool = False,
         cache: bool | None = None,
         anthropic_version: str | None = None,
+        fallback: Model | str | None = None,
+        cache_diagnosis: bool = False,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random,
         now: Callable[[], float] = time.time,
@@ -88,6 +99,15 @@ class Model(AsyncResource):
             name, choice.provider, base_url=base_url, api_key=api_key, headers=headers, insecure=insecure
         )
         self._version, self._cache = anthropic_version, cache
+        self.fallback = Model(fallback) if isinstance(fallback, str) else fallback
+        if not isinstance(self.fallback, Model | None):
+            raise TypeError(f"fallback must be a Model or its name, not {type(fallback).__name__}")
+        self._cache_diagnosis = cache_diagnosis
+        if cache_diagnosis and choice.provider.wire_format not in ("anthropic", "responses"):
+            raise ValueError(
+                f"cache_diagnosis is for Claude's Messages API and OpenAI's Responses API; model {name!r} is "
+                f"asked through {choice.provider.name!r}. Leave it out, or give provider='openai-responses'"
+            )
         for refused in ("stream", "messages", "tools"):
             if refused in options:
                 raise TypeError(f"Model() does not take {refused}; give it to complete_chat()")
@@ -193,10 +213,18 @@ class Model(AsyncResource):
         except ContextOverflow as overflow:
             self.learn_window(overflow.window if overflow.is_certain else None)
             raise
+        except (ModelUnavailable, RateLimited, ModelTimeout) as error:
+            if self.fallback is None:
+                raise
+            return await self._ask_fallback(
+                self.fallback, error, read, tools=tools, stream=stream, max_tokens=max_tokens, **options
+            )
 
     async def close(self) -> None:
         """Close the connections of the running event loop; a client that was passed in stays open."""
         await self._pool.aclose()
+        if self.fallback is not None:
+            await self.fallback.close()
 
     def __repr__(self) -> str:
         given = self._request_builder.explicit_base_url
@@ -233,7 +261,31 @@ class Model(AsyncResource):
         request = self._format.request(self._model, messages, request_options)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
+        if self._cache_diagnosis:
+            from autonomy_ctx.formats.cache_diagnosis import ask_for_diagnosis
+
+            return ask_for_diagnosis(request, messages, self._format.name)
         return request
+
+    async def _ask_fallback(
+        self, fallback: Model, error: ModelError, messages: Sequence[Message], **request: Any
+    ) -> ModelReply | ModelStream | ReplyStream:
+        """The answer of the fallback to the same messages; a request that is too long for it is not sent."""
+        from autonomy_ctx.models.streaming import ModelStream
+
+        name = fallback.name
+        logger.warning("model %s: %s; model %s is asked instead", self.name, type(error).__name__, name)
+        try:
+            answer: ModelReply | ModelStream | ReplyStream = await fallback.complete_chat(messages, **request)
+        except ContextOverflow:
+            # A shorter context would be another prefix, also for the first model.
+            raise error from None
+        if isinstance(answer, ModelReply):
+            return replace(answer, fallback=name)
+        if isinstance(answer, ModelStream):
+            complete_reply = answer.complete_reply or (lambda reply: reply)
+            answer.complete_reply = lambda reply: replace(complete_reply(reply), fallback=name)
+        return answer
 
     def _write_without_thinking(
         self,
@@ -280,6 +332,10 @@ class Model(AsyncResource):
 
     def _complete_reply(self, request: WireRequest, reply: ModelReply) -> ModelReply:
         """A reply with what the request before it says of its thinking, where there is any."""
+        if self._cache_diagnosis:
+            from autonomy_ctx.formats.cache_diagnosis import store_reply_id
+
+            reply = store_reply_id(reply, self._format.name)
         if not reply.blocks and request.thinking == NO_THINKING:
             return reply
         from autonomy_ctx.formats.thinking import record_prefix

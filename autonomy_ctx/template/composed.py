@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.formats.base import NO_THINKING, RequestOptions
+from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, Usage
 from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.language.fact import STANDING_HEADING
@@ -128,6 +128,7 @@ class ComposedContext:
         "_counts",
         "_messages",
         "budget",
+        "cache_miss",
         "calibration",
         "conversation",
         "params",
@@ -137,6 +138,7 @@ class ComposedContext:
         "state",
         "thinking",
         "tokens",
+        "usage",
     )
 
     def __init__(
@@ -165,6 +167,10 @@ class ComposedContext:
         self.budget = budget
         # Of a context that was sent: which thinking of earlier replies went with it, and which did not.
         self.thinking = NO_THINKING
+        # Of a context that `explain` has read: the tokens that the provider reported for it, and its reason
+        # why it did not read it from its cache.
+        self.usage: Usage | None = None
+        self.cache_miss: CacheMiss | None = None
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         # The prefix shared with the previous context, if `compose` was given one.

@@ -25,8 +25,12 @@ async def test_hooks_hear_of_turns_and_calls_in_order(memory: Memory) -> None:
     await agent.send("go", scope="ana", conversation="trip")
     assert heard == [
         ("ana", "trip", "Message"),
+        ("ana", "trip", "ModelRequest"),
+        ("ana", "trip", "ModelRequest", "ModelReply"),
         ("ana", "trip", "ToolCall"),
         ("ana", "trip", "ToolCall", "Message"),
+        ("ana", "trip", "ModelRequest"),
+        ("ana", "trip", "ModelRequest", "ModelReply"),
         ("ana", "trip", "AgentReply"),
     ]
 

@@ -18,10 +18,14 @@ from autonomy_ctx import (
     Memory,
     Message,
     Model,
+    ModelReply,
     SystemInstructionsSection,
+    TextContent,
+    Usage,
 )
 from autonomy_ctx.cli.output import ExitCode
 from autonomy_ctx.inspection import inspect_conversation, inspect_turn
+from autonomy_ctx.testing import ScriptedModel
 
 HOSTILE = "\x1b[2J\x1b[31mred\x1b[0m \u202eback [bold]x[/bold]"
 
@@ -55,6 +59,17 @@ async def fill(path: Path) -> None:
         async with Agent("cook", model=model, memory=memory, context_template=template) as cook:
             for number in range(12):
                 await cook.send(f"Dish {number}: {HOSTILE} {'salt ' * 40}", scope="bo", conversation="dinner")
+        usage = Usage(
+            input_tokens=1_000,
+            cached_tokens=600,
+            cache_write_tokens=150,
+            long_cache_write_tokens=50,
+            output_tokens=90,
+            reasoning_tokens=30,
+        )
+        paid = ScriptedModel([lambda _: ModelReply(parts=(TextContent("ok"),), usage=usage)])
+        paid.name = "gpt-5"
+        await Agent("clerk", model=paid, memory=memory).send("Hello.", scope="di", conversation="shop")
         await memory.append("cy", "notes", {"role": "user", "content": "x" * 5000 + " the end"})
 
 
@@ -192,6 +207,13 @@ def test_the_messages_that_were_sent_are_listed_or_shown_whole(folder: Path) -> 
     assert "Night 30 costs 90 EUR." in listed
     whole = run(folder, "show", "trip", "--turn", "59")
     assert "CONVERSATION SUMMARY" in whole
+
+
+def test_usage_and_costs_are_shown(folder: Path) -> None:
+    shown = " ".join(run(folder, "explain", "shop", COLUMNS="160").split())
+    assert "1,000 in (600 cached, 100 written to the cache, 50 written for longer)" in shown
+    assert "90 out (30 reasoning)" in shown
+    assert "of the recorded turns, by list prices" in run(folder, "show", "shop")
 
 
 def test_a_conversation_without_turns_cannot_be_explained(folder: Path) -> None:

@@ -416,8 +416,10 @@ BODY: dict[str, Any] = {
     "usage": {
         "input_tokens": 10,
         "cache_creation_input_tokens": 200,
+        "cache_creation": {"ephemeral_1h_input_tokens": 150, "ephemeral_5m_input_tokens": 50},
         "cache_read_input_tokens": 3000,
         "output_tokens": 44,
+        "output_tokens_details": {"thinking_tokens": 11},
     },
 }
 REPLY = ModelReply(
@@ -428,7 +430,14 @@ REPLY = ModelReply(
     ),
     tool_calls=(ToolCall("toolu_1", "weather", '{"city": "Zürich"}'), ToolCall("toolu_2", "look", "{}")),
     stop="tools",
-    usage=Usage(input_tokens=3210, cached_tokens=3000, cache_write_tokens=200, output_tokens=44),
+    usage=Usage(
+        input_tokens=3210,
+        cached_tokens=3000,
+        cache_write_tokens=200,
+        output_tokens=44,
+        long_cache_write_tokens=150,
+        reasoning_tokens=11,
+    ),
     model="claude-sonnet-4-6",
     id="msg_1",
 )
@@ -492,6 +501,21 @@ def test_a_streamed_reply_is_the_same_as_a_whole_one() -> None:
     assert "".join(event.text for event in events if isinstance(event, ThinkingDelta)) == "Which city?"
     calls = [event for event in events if isinstance(event, CallStarted)]
     assert calls == [CallStarted("toolu_1", "weather"), CallStarted("toolu_2", "look")]
+
+
+def test_the_usage_of_compactions_is_added() -> None:
+    """The provider leaves it out of its sums."""
+    told = {"input_tokens": 0, "output_tokens": 0}
+    compaction = {"type": "compaction", **BODY["usage"]}
+    iterations = [{"type": "message", **told}, compaction, compaction]
+    body = {**BODY, "usage": {**told, "iterations": iterations}}
+    assert FORMAT.reply(body).usage == REPLY.usage + REPLY.usage
+    reader = FORMAT.reader()
+    for data in stream_of({**body, "usage": told}):
+        if data["type"] == "message_delta":
+            data["usage"]["iterations"] = iterations
+        reader.feed(data)
+    assert reader.finish().usage == REPLY.usage + REPLY.usage
 
 
 def test_a_stream_that_ends_early_gives_what_came_and_no_half_call() -> None:

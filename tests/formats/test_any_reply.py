@@ -12,6 +12,7 @@ from strategies import json_values, many
 
 from autonomy_ctx import Message, ModelReply, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.formats.any_reply import has_calls, read_reply
+from autonomy_ctx.formats.base import Usage
 
 THOUGHT = {"type": "thinking", "thinking": "hmm", "text": "hmm"}
 HELLO = {"type": "text", "text": "hello"}
@@ -122,6 +123,32 @@ def test_the_stop_reason_is_one_word_whoever_says_it(reply: Any, stop: str | Non
 def test_usage_is_read_in_every_spelling(usage: Any) -> None:
     usage = read_reply({"text": "x", **usage}).usage
     assert (usage.input_tokens, usage.output_tokens) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"usage": {"input_tokens": 9, "cached_tokens": 5, "cache_write_tokens": 3, "reasoning_tokens": 2}},
+        {
+            "usage": {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 3},
+                "completion_tokens_details": Obj(reasoning_tokens=2),
+            }
+        },
+        {
+            "usage_metadata": {
+                "input_tokens": 9,
+                "input_token_details": {"cache_read": 5, "cache_creation": 3},
+                "output_token_details": {"reasoning": 2},
+            }
+        },
+    ],
+)
+def test_cached_written_and_reasoning_tokens_of_foreign_replies_are_read(usage: Any) -> None:
+    assert read_reply({"text": "x", **usage}).usage == Usage(
+        input_tokens=9, cached_tokens=5, cache_write_tokens=3, reasoning_tokens=2
+    )
 
 
 @pytest.mark.parametrize("odd", [True, -1, 1.5, "7", None, []])

@@ -181,6 +181,7 @@ BODY: dict[str, Any] = {
         "totalTokens": 3254,
         "cacheReadInputTokens": 3000,
         "cacheWriteInputTokens": 200,
+        "cacheDetails": [{"ttl": "1h", "inputTokens": 150}, {"ttl": "5m", "inputTokens": 50}],
     },
     "metrics": {"latencyMs": 5},
 }
@@ -192,7 +193,13 @@ REPLY = ModelReply(
     ),
     tool_calls=(ToolCall("t1", "weather", '{"city": "Zürich"}'), ToolCall("t2", "look", "{}")),
     stop="tools",
-    usage=Usage(input_tokens=3210, cached_tokens=3000, cache_write_tokens=200, output_tokens=44),
+    usage=Usage(
+        input_tokens=3210,
+        cached_tokens=3000,
+        cache_write_tokens=200,
+        output_tokens=44,
+        long_cache_write_tokens=150,
+    ),
 )
 
 

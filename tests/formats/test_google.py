@@ -257,7 +257,7 @@ def test_a_whole_reply_is_read() -> None:
     assert str(reply) == "Hi"
     assert reply.tool_calls == (ToolCall("g1", "find", '{"to": "Lisbon"}', {"thought_signature": "c2ln"}),)
     assert (reply.stop, reply.model, reply.id) == ("tools", "gemini-3-pro", "r1")
-    assert reply.usage == Usage(input_tokens=1200, cached_tokens=1024, output_tokens=90)
+    assert reply.usage == Usage(input_tokens=1200, cached_tokens=1024, output_tokens=90, reasoning_tokens=70)
 
 
 @pytest.mark.parametrize(

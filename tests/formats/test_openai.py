@@ -56,7 +56,12 @@ USAGE = {
     "prompt_tokens": 1200,
     "completion_tokens": 30,
     "total_tokens": 1230,
-    "prompt_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 7},
+    "prompt_tokens_details": {
+        "cached_tokens": 1024,
+        "cache_write_tokens": 7,
+        "cache_write_tokens_details": {"ttl_30m_tokens": 3, "ttl_12h_tokens": 4},
+    },
+    "completion_tokens_details": {"reasoning_tokens": 12},
 }
 STREAM: list[dict[str, Any]] = [
     chunk({"role": "assistant", "content": ""}),
@@ -268,7 +273,14 @@ def test_a_whole_reply_is_read() -> None:
     assert reply.parts == (ThinkingContent("hm"), TextContent("Hi"))
     assert reply.tool_calls == (ToolCall("c1", "find", '{"to": "Lisbon"}'),)
     assert (reply.stop, reply.model, reply.id) == ("tools", "gpt-4o", "chatcmpl-1")
-    assert reply.usage == Usage(input_tokens=1200, cached_tokens=1024, cache_write_tokens=7, output_tokens=30)
+    assert reply.usage == Usage(
+        input_tokens=1200,
+        cached_tokens=1024,
+        cache_write_tokens=7,
+        output_tokens=30,
+        long_cache_write_tokens=4,
+        reasoning_tokens=12,
+    )
 
 
 @pytest.mark.parametrize(

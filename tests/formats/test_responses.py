@@ -103,7 +103,11 @@ def response(output: list[dict[str, Any]], status: str = "completed", **fields: 
 
 USAGE = {
     "input_tokens": 1200,
-    "input_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 7},
+    "input_tokens_details": {
+        "cached_tokens": 1024,
+        "cache_write_tokens": 7,
+        "cache_write_tokens_details": {"ttl_30m_tokens": 3, "ttl_12h_tokens": 4},
+    },
     "output_tokens": 90,
     "output_tokens_details": {"reasoning_tokens": 64},
     "total_tokens": 1290,
@@ -282,7 +286,14 @@ def test_a_whole_reply_is_read() -> None:
     assert str(reply) == "I will look."
     assert reply.tool_calls == (ToolCall("c1", "find", '{"to": "Lisbon"}'),)
     assert (reply.stop, reply.model, reply.id) == ("tools", "gpt-5.6", "resp_1")
-    assert reply.usage == Usage(input_tokens=1200, cached_tokens=1024, cache_write_tokens=7, output_tokens=90)
+    assert reply.usage == Usage(
+        input_tokens=1200,
+        cached_tokens=1024,
+        cache_write_tokens=7,
+        output_tokens=90,
+        long_cache_write_tokens=4,
+        reasoning_tokens=64,
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,14 @@ import pytest
 
 from autonomy_ctx import Agent, ContextTemplate, Memory, Message, SummarizedHistorySection
 from autonomy_ctx.errors import UnknownConversation, UnknownPosition
+from autonomy_ctx.formats.base import ModelReply, Usage
 from autonomy_ctx.inspection import inspect_conversation, read_facts, read_message, read_messages
 from autonomy_ctx.memory.encoding import RESULT_LIMIT
 from autonomy_ctx.memory.store import MAX_POSITION
+from autonomy_ctx.messages.message import TextContent
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price
 
 ANA = ("ana", "trip")
 
@@ -43,6 +47,35 @@ async def test_a_conversation_is_told_with_its_summary_and_its_turns(memory: Mem
     assert report.segments[0].created_at is not None
     assert len(report.turns) == 5
     assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
+
+
+async def test_the_cost_of_turns_and_that_of_summaries_are_told_apart(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PRICES, "asked", Price(input=1, output=10))
+    monkeypatch.setitem(PRICES, "writer", Price(input=2, output=20))
+    usage = Usage(input_tokens=1_000, cached_tokens=600, output_tokens=100)
+    asked, writer = (
+        ScriptedModel([lambda _: ModelReply(parts=(TextContent("Numbers."),), usage=usage)]) for _ in "ab"
+    )
+    asked.name, writer.name = "asked", "writer"
+    agent = Agent(
+        "helper",
+        model=asked,
+        memory=memory,
+        context_summary={"model": writer, "floor": 2, "ceiling": 4},
+    )
+    for number in range(5):
+        await agent.send(f"number {number} " + "word " * 40, scope="ana", conversation="trip")
+        await agent.settled()
+    report = await inspect_conversation(agent.memory, *ANA)
+    assert report.turns_cost == pytest.approx(5 * 0.002)
+    assert report.summaries_cost == pytest.approx(sum(one.cost or 0 for one in report.segments))
+    read, made = (
+        sum(getattr(one, name) for one in report.segments) for name in ("input_tokens", "output_tokens")
+    )
+    assert report.summaries_cost == pytest.approx((2 * read + 20 * made) / 1e6)
+    assert read >= 1_000
 
 
 async def test_a_summary_that_was_kept_though_it_is_poor_is_told(memory: Memory) -> None:

@@ -131,6 +131,7 @@ async def test_each_step_has_its_model_its_usage_and_its_cost(
     assert report.cost.estimated == pytest.approx((report.tokens * 1.0 + 10 * 10.0) / 1e6)
     infos = await list_turns(memory.for_agent("helper"), "default", "default")
     assert [info.usage and info.usage.input_tokens for info in infos] == [2000, 3000]
+    assert (await agent.explain()).usage == report.usage
 
 
 async def test_the_usage_of_a_turn_is_that_of_all_its_steps(memory: Memory) -> None:

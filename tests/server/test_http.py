@@ -17,7 +17,7 @@ import anyio
 import pytest
 from server.serving import ASK, client_of, error_of, served
 
-from autonomy_ctx import Model
+from autonomy_ctx import CostLimit, Model
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.agents.options import AgentHook
@@ -297,6 +297,24 @@ async def test_a_hook_that_refuses_a_turn_is_a_403_without_its_words() -> None:
         answer = await here.client.post(ASK, json={"message": "darn"})
         assert error_of(answer) == (403, "HookError")
         assert "darn" not in answer.text
+
+
+@pytest.mark.parametrize("options", [{"limits": {"cost": 0}}, {"hooks": [CostLimit(per_scope=0)]}])
+async def test_a_limit_of_cost_is_a_402_that_says_what_to_do(options: Any) -> None:
+    model = ScriptedModel()
+    model.name = "gpt-5"
+    async with served(model, agent=options) as here:
+        answer = await here.client.post(ASK, json={"message": "darn"})
+        assert error_of(answer) == (402, "CostLimitExceeded")
+        assert answer.json()["error"]["message"].startswith("the next request of this")
+        assert model.calls == []
+
+
+async def test_a_limit_of_cost_without_a_price_is_a_501_that_says_what_to_do() -> None:
+    async with served(ScriptedModel(), agent={"hooks": [CostLimit(per_scope=1)]}) as here:
+        answer = await here.client.post(ASK, json={"message": "hello"})
+        assert error_of(answer) == (501, "UnknownPrice")
+        assert "PRICES['scripted']" in answer.json()["error"]["message"]
 
 
 async def test_turns_of_different_conversations_run_side_by_side() -> None:

@@ -20,6 +20,7 @@ from autonomy_ctx.errors import (
     BudgetExceeded,
     ConflictingMessage,
     ContextOverflow,
+    CostLimitExceeded,
     HookError,
     InvalidAgent,
     InvalidFact,
@@ -39,6 +40,7 @@ from autonomy_ctx.errors import (
     UnknownConversation,
     UnknownFact,
     UnknownPosition,
+    UnknownPrice,
     UnknownTurn,
 )
 
@@ -68,6 +70,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ContextOverflow, 422),
     (RateLimited, 429),
     (InvalidAgent, 501),
+    (UnknownPrice, 501),
     (ModelTimeout, 504),
     (ModelError, 502),
     (AgentClosed, 503),
@@ -138,8 +141,10 @@ def client_error(error: Exception) -> ClientError:
     if isinstance(error, RequestRefused):
         return error.error
     kind = type(error).__name__
+    if isinstance(error, CostLimitExceeded):
+        return ClientError(status=402, type=CostLimitExceeded.__name__, message=str(error.args[0]))
     # First, because it is also of the type that the hook raised.
-    if isinstance(error, HookError):
+    if isinstance(error, HookError) and not isinstance(error, UnknownPrice):
         if error.done is False:
             return ClientError(status=403, type="HookError", message="a hook of this node refused the turn")
     elif isinstance(error, StoreError):
@@ -150,6 +155,7 @@ def client_error(error: Exception) -> ClientError:
     else:
         for known, status in _STATUS:
             if isinstance(error, known):
+                kind = known.__name__ if isinstance(error, HookError) else kind
                 return ClientError(
                     status=status, type=kind, message=str(error), retry_after=_retry_after(error)
                 )

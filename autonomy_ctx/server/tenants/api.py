@@ -71,7 +71,7 @@ OPENAPI_PATH = "/openapi.json"
 _SCOPE_KEY = "autonomy_ctx.scope"
 # What every operation may answer.
 _ERRORS = (400, 401, 403, 404, 429, 500, 503)
-_TURN_ERRORS = (408, 409, 413, 415, 422, 501, 502, 504)
+_TURN_ERRORS = (402, 408, 409, 413, 415, 422, 501, 502, 504)
 _UNKNOWN_CLIENT = ClientError(
     status=401,
     type="Unauthorized",

@@ -10,6 +10,7 @@ from autonomy_ctx.testing.providers import claude_checks as checks
 from autonomy_ctx.testing.providers import compaction
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.claude_models import ClaudeModel
+from autonomy_ctx.testing.providers.diagnosis import diagnose_claude
 from autonomy_ctx.testing.providers.state import (
     Blocks,
     Body,
@@ -81,6 +82,8 @@ def answer_messages(
         "stop_sequence": None,
         "usage": usage,
     }
+    reply |= diagnose_claude(state, body, betas, use)
+    state.sent[reply["id"]] = body
     if checks.BINDING_BETA in betas:
         reply["input_transformations"] = seen.transformations
     return reply

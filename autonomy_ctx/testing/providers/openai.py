@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
+from autonomy_ctx.testing.providers.diagnosis import diagnose_gpt
 from autonomy_ctx.testing.providers.state import (
     Blocks,
     Body,
@@ -44,8 +45,11 @@ def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) ->
     seen.reply = [dict(block) for block in state.answer(body)]
     thoughts = [block for block in seen.reply if block["type"] == "thinking"]
     seen.use, seen.output = use, len(find_words(seen.reply))
+    diagnosis = diagnose_gpt(state, body, use)
+    state.sent[f"resp_{state.count:04}"] = body
     return {
         "id": f"resp_{state.count:04}",
+        **diagnosis,
         "object": "response",
         "created_at": int(state.clock()),
         "model": seen.model,

@@ -33,7 +33,14 @@ _OPENAI = {
     "/v1/chat/completions": openai.answer_chat,
 }
 _ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
-_ERROR_TYPES = {404: "not_found_error", 503: "server_error", 529: "overloaded_error"}
+_ERROR_TYPES = {
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "server_error",
+    529: "overloaded_error",
+}
+# Seconds, that a client is told to wait.
+_RETRY_AFTER = b"7"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +121,7 @@ class ProviderServer(ProviderState):
         self.cache.write(seen.use)
         sent = [(b"content-type", response.kind.encode())]
         sent += [(b"x-amzn-errortype", b"ValidationException")] if response.status == 400 else []
+        sent += [(b"retry-after", _RETRY_AFTER)] if response.status == 429 else []
         await send({"type": "http.response.start", "status": response.status, "headers": sent})
         await send({"type": "http.response.body", "body": response.content})
 
@@ -122,6 +130,9 @@ class ProviderServer(ProviderState):
         try:
             body = from_converse(seen.path, seen.body) if is_bedrock else dict(seen.body)
             seen.model = str(body.get("model", ""))
+            if self.failures:
+                status = self.failures.pop(0)
+                raise ProviderRefusal("try again later", status=status)
             made = self._answer(seen, body, is_bedrock=is_bedrock)
         except ProviderRefusal as refused:
             seen.status, seen.error = refused.status, str(refused)

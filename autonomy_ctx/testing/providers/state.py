@@ -97,6 +97,10 @@ class ProviderState:
         self.prefixes: dict[str, frozenset[str]] = {}
         # By the id of an output item of OpenAI: the id of the reasoning that must be sent with it.
         self.reasoning: dict[str, str] = {}
+        # By the id of a reply: the request that it answers, to compare a later one with.
+        self.sent: dict[str, Mapping[str, Any]] = {}
+        # The statuses of the next replies, such as 429, 503 or 529; 429 comes with `retry-after`.
+        self.failures: list[int] = []
         self.secret = b"a secret of the provider"
 
 

@@ -143,6 +143,8 @@ function heading(app, key, report) {
       figure("In the window", count(report.window), bounds),
       report.segments.length ? figure("Summary", count(report.summary_tokens), `tokens in ${counted(report.segments.length, "segment")}`) : figure("Summary", "none"),
       figure("Facts", count(holds), "hold"),
+      report.turns_cost !== null && figure("Cost", money(report.turns_cost), "of the recorded turns"),
+      report.summaries_cost !== null && figure("Cost of summaries", money(report.summaries_cost), "by list prices"),
       figure("Last message", h("span", { class: "model" }, moment(report.last_at))),
     ),
     notice(report),

@@ -105,8 +105,10 @@ function figures(report) {
     figure("Tokens", count(report.tokens), `in ${counted(report.messages.length, "message")}`),
     figure("Cached prefix", percent(share), `${count(report.cached_tokens)} tokens`),
     figure("New", count(report.new_tokens), "tokens"),
-    usage && figure("Answer", count(usage.output_tokens), "tokens"),
+    usage && figure("Read from cache", count(usage.cached_tokens), `of ${counted(usage.input_tokens, "token")}${usage.cache_write_tokens ? `; ${count(usage.cache_write_tokens)} written` : ""}`),
+    usage && figure("Answer", count(usage.output_tokens), usage.reasoning_tokens ? `tokens, ${count(usage.reasoning_tokens)} reasoning` : "tokens"),
     report.epoch !== null && figure("Epoch", count(report.epoch), report.end_reason === null ? "goes on" : `began: ${report.end_reason}`),
+    report.cache_miss && figure("Cache missed", report.cache_miss.tokens ? count(report.cache_miss.tokens) : "", `the provider says: ${report.cache_miss.reason}`),
     thinking.left_out > 0 && figure("Thinking left out", count(thinking.left_out), thinking.reasons.join("; ")),
     price !== null && figure("Cost", money(price), cost.reported === null ? "estimated" : report.steps > 1 ? "this step" : "as reported"),
   );
