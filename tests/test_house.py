@@ -280,27 +280,27 @@ def test_the_rule_about_participles_can_tell() -> None:
 # -- sizes: lines and modules of each folder, at most ----------------------------------------------------
 
 BUDGETS: dict[str, tuple[int, int]] = {
-    ".": (2_243, 13),
-    "adapters": (1_784, 15),
-    "agents": (3_569, 15),
-    "cli": (5_780, 26),
+    ".": (2_250, 13),
+    "adapters": (1_796, 15),
+    "agents": (3_793, 16),
+    "cli": (5_796, 26),
     "compaction": (6_333, 24),
     "containers": (3_771, 14),
     "engine": (980, 4),
-    "errors": (1_079, 9),
-    "formats": (5_202, 19),
-    "inspection": (1_699, 8),
+    "errors": (1_115, 9),
+    "formats": (5_343, 20),
+    "inspection": (1_713, 8),
     "knowledge": (1_336, 7),
     "language": (7_365, 27),
     "memory": (13_386, 68),
     "messages": (3_197, 14),
-    "models": (2_630, 10),
+    "models": (2_687, 10),
     "replay": (1_991, 10),
     "sections": (1_997, 12),
-    "server": (6_487, 33),
-    "template": (4_045, 12),
-    "testing": (5_227, 26),
-    "tools": (4_254, 18),
+    "server": (6_493, 33),
+    "template": (4_051, 12),
+    "testing": (5_326, 27),
+    "tools": (4_269, 18),
 }
 
 
@@ -324,7 +324,7 @@ def test_every_folder_keeps_within_its_budget() -> None:
 
 WALKS = {
     "plain": {"files": 65, "functions": 519, "calls": 1_155},
-    "summary": {"files": 129, "functions": 1_385, "calls": 75_300},
+    "summary": {"files": 129, "functions": 1_385, "calls": 75_500},
 }
 
 

@@ -47,7 +47,7 @@ from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import MAIL_KIND, Mailbox
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.messages.message import TOOL, ChatRole, Message, ToolCall
+from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.models.call import complete, takes_messages
 from autonomy_ctx.models.catalog import model_info
 from autonomy_ctx.models.model import Model
@@ -56,7 +56,7 @@ from autonomy_ctx.template.composed import ComposedContext, trace_attributes
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, draft_epoch, drop_ended
 from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
-from autonomy_ctx.tools.run import CallOutcome, result_message, run_calls
+from autonomy_ctx.tools.run import CallOutcome, find_answered_calls, result_message, run_calls
 from autonomy_ctx.tracing import is_tracing
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ SAME_ANSWER = "See the answer to the question asked before this one."
 WINDOW_SHARE = 0.9
 # What is left of a context that was too long, for the second try.
 RETRY_SHARE = 0.6
-# How far back a result is looked for that the context leaves out.
-RESULT_LOOKBACK = 256
 # How many messages of a turn that was answered are read, when its message is sent again.
 MAX_TURN_MESSAGES = 1024
 SAVE_SECONDS = 5.0
@@ -413,7 +411,7 @@ class TurnRunner:
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
             cache_key=composed.cache_key,
-            answered_call_ids=await self._answered_calls(composed),
+            answered_call_ids=await find_answered_calls(environment.memory, self._key, composed.messages),
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )
@@ -421,24 +419,6 @@ class TurnRunner:
             self._spent += request.cost_of(reply) or 0.0
             await self._fire(AgentHook.AFTER_REPLY, request, reply, done=True)
         return reply
-
-    async def _answered_calls(self, composed: ComposedContext) -> list[str]:
-        """The calls in a context whose results memory has, although a section leaves them out."""
-        shown: set[str | None] = {None}
-        calls: set[str | None] = set()
-        for one in composed.messages:
-            if one.tool_calls:
-                calls.update(call.id for call in one.tool_calls)
-            if one.role is TOOL:
-                shown.add(one.tool_call_id)
-        missing = calls - shown
-        if not missing:
-            return []
-        found = await self._environment.memory.read(
-            self._key.scope, self._key.conversation, limit=RESULT_LOOKBACK
-        )
-        results = (entry.message.tool_call_id for entry in found.entries)
-        return [name for name in results if name is not None and name in missing]
 
     async def _deliver(self) -> None:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""

@@ -75,10 +75,11 @@ def estimate_cost(usage: Usage, model: Any, prices: Mapping[str, Price] = PRICES
     price = model if isinstance(model, Price) else price_of(model, prices)
     if price is None:
         return None
-    cached, written = usage.cached_tokens, usage.cache_write_tokens
+    cached, written, long = usage.cached_tokens, usage.cache_write_tokens, usage.long_cache_write_tokens
     return price.cost(
         uncached=max(usage.input_tokens - cached - written, 0),
         cached=cached,
-        written=written,
+        written=max(written - long, 0),
+        long_written=long,
         output=usage.output_tokens,
     )

@@ -20,8 +20,10 @@ import anyio.to_thread
 from autonomy_ctx.callables import collect_call, describe_error, tool_timeout
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import UnknownTool
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.messages.message import ChatRole, Content, Message, ToolCall, new_id, now
+from autonomy_ctx.messages.message import TOOL, ChatRole, Content, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.output import (
     OUTPUT_LIMIT,
     SMALL_TEXT,
@@ -37,6 +39,8 @@ TIMEOUT_SECONDS = 60.0
 PARALLEL = 8
 # A generator that never ends is stopped here even when it is quick.
 MAX_YIELDED = 10_000
+# How far back a result is looked for that a context leaves out.
+RESULT_LOOKBACK = 256
 _ERROR_LIMIT = 2_000
 _NAMES_SHOWN = 50
 
@@ -199,3 +203,14 @@ def result_message(
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """The result of a function, plain or async; of a generator, all that it yields."""
     return await collect_call(partial(function, *bound.args, **bound.kwargs), max_values=MAX_YIELDED)
+
+
+async def find_answered_calls(memory: Memory, key: Key, messages: Sequence[Message]) -> list[str]:
+    """The calls in a context whose results memory has, although a section leaves them out."""
+    calls = {call.id for message in messages for call in message.tool_calls}
+    missing = calls - {message.tool_call_id for message in messages if message.role is TOOL} - {None}
+    if not missing:
+        return []
+    found = await memory.read(key.scope, key.conversation, limit=RESULT_LOOKBACK)
+    results = (entry.message.tool_call_id for entry in found.entries)
+    return [name for name in results if name is not None and name in missing]

@@ -30,6 +30,20 @@ def test_every_kind_of_token_has_its_price() -> None:
     assert estimate_cost(usage, MADE_UP) == pytest.approx(0.6 + 0.12 + 0.25 + 0.5)
 
 
+def test_what_lives_longer_in_a_cache_has_a_price_of_its_own() -> None:
+    price = Price(input=2, cache_write=2.5, long_cache_write=4, output=10)
+    usage = Usage(
+        input_tokens=1_000_000, cache_write_tokens=1_000_000, long_cache_write_tokens=250_000, output_tokens=0
+    )
+    assert estimate_cost(usage, price) == pytest.approx(0.75 * 2.5 + 0.25 * 4)
+
+
+def test_a_long_prompt_has_the_price_of_its_tier() -> None:
+    usage = Usage(input_tokens=120_000, cached_tokens=110_000, cache_write_tokens=10_000, output_tokens=1_000)
+    once = 110_000 * 0.01 + 10_000 * 0.125 + 1_000 * 0.5
+    assert estimate_cost(usage, "claude-haiku-5-5") == pytest.approx(5 * once / 1e6)
+
+
 def test_what_a_provider_reports_oddly_never_costs_less_than_nothing() -> None:
     assert estimate_cost(Usage(input_tokens=10, cached_tokens=20), MADE_UP) == pytest.approx(20 * 0.2e-6)
 
