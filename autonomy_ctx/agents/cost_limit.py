@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autonomy_ctx.agents.explain import Step
 from autonomy_ctx.agents.options import AgentHook, TurnEnvironment
 from autonomy_ctx.errors import CostLimitExceeded, StoreError, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
@@ -64,14 +65,15 @@ class ModelRequest:
 
 
 async def announce_request(
-    environment: TurnEnvironment, key: Key, turn: str, step: int, context: ComposedContext, spent: float
+    environment: TurnEnvironment, key: Key, turn: str, steps: Sequence[Step], spent: float
 ) -> ModelRequest:
-    """Check the limit of the turn's cost, and tell hooks of a request before it is sent."""
+    """Check the limit of the turn's cost, and tell hooks of the newest step before its request is sent."""
+    context = steps[-1].context
     price = price_of(environment.model)
     request = ModelRequest(
         agent=environment.name,
         turn=turn,
-        step=step,
+        step=len(steps),
         model=model_name(environment.model),
         context=context,
         memory=environment.memory,

@@ -102,8 +102,7 @@ class TurnRunner:
         self._begun_with: StoredEpochs | None = None
         self._has_ended_epoch = False
         self._usage = Usage()
-        self._tokens_used = self._generation = 0
-        self._spent = 0.0
+        self._tokens_used, self._spent, self._generation = 0, 0.0, 0
         # The tools as the model was last told them.
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
@@ -398,11 +397,9 @@ class TurnRunner:
     async def _complete(self, composed: ComposedContext) -> ModelReply:
         environment, request = self._environment, None
         if environment.hooks or environment.limits.cost is not None:
-            # Imported here: most agents have no hooks.
             from autonomy_ctx.agents.cost_limit import announce_request
 
-            step = len(self._steps)
-            request = await announce_request(environment, self._key, self._turn, step, composed, self._spent)
+            request = await announce_request(environment, self._key, self._turn, self._steps, self._spent)
         reply = await complete(
             environment.model,
             composed.messages,
