@@ -69,6 +69,7 @@ from autonomy_ctx.errors.models import (
     ModelTimeout,
     ModelUnavailable,
     RateLimited,
+    SummaryBlockRefused,
     ThinkingRefused,
 )
 from autonomy_ctx.errors.root import AutonomyCtxError
@@ -158,6 +159,7 @@ __all__ = [
     "StoreUnavailable",
     "StoredFormTooNew",
     "SubagentError",
+    "SummaryBlockRefused",
     "SummaryFailed",
     "ThinkingRefused",
     "ToolTimeout",

@@ -14,9 +14,10 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
-from autonomy_ctx.errors import ContextOverflow, ThinkingRefused
+from autonomy_ctx.errors import ContextOverflow, SummaryBlockRefused, ThinkingRefused
 from autonomy_ctx.formats.base import (
     NO_THINKING,
+    RESPONSES,
     Format,
     ModelReply,
     RequestOptions,
@@ -30,7 +31,8 @@ from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
-    from autonomy_ctx.models.client import ModelClient
+    from autonomy_ctx.formats.compaction import Compaction
+    from autonomy_ctx.models.client import HttpRequest, ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
 
@@ -172,18 +174,50 @@ class Model(AsyncResource):
             answered_call_ids=chosen.pop("answered_call_ids", ()),
             options=chosen,
         )
-        request = self._write_request(read, request_options)
         try:
-            try:
-                return await self._ask(client, request, request_options)
-            except ThinkingRefused as refused:
-                # Once: the reply says that this thinking is never to be sent again.
-                by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
-                request = self._write_without_thinking(request, read, request_options, by_provider)
-                return await self._ask(client, request, request_options)
+            return await self._ask_until_taken(client, read, request_options)
         except ContextOverflow as overflow:
             self.learn_window(overflow.window if overflow.is_certain else None)
             raise
+
+    @property
+    def can_compact(self) -> bool:
+        """True if the provider of this model writes summaries on demand: Claude's API, and Responses."""
+        from autonomy_ctx.formats.compaction import can_compact
+
+        return can_compact(self._provider.wire_format, self._model)
+
+    async def compact(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        breakpoints: Sequence[int] = (),
+    ) -> Compaction:
+        """Have the provider write a summary of these messages, to stand in their place later.
+
+        They are the messages of a request that was sent, and end before its reply.
+        """
+        from autonomy_ctx.formats.compaction import CompactionReplies, compaction_request, make_compaction
+        from autonomy_ctx.models.client import ModelClient
+
+        if not self.can_compact:
+            raise ValueError(f"the provider of {self.name!r} ({self.provider}) writes no summaries on demand")
+        await self._ensure_client()
+        owner = self._format.name
+        chosen = {name: value for name, value in self._options.items() if value is not None}
+        options = RequestOptions(
+            tools=[tool_spec(tool) for tool in tools or ()],
+            max_tokens=chosen.pop("max_tokens", None),
+            breakpoints=breakpoints,
+            options=chosen,
+        )
+        request = compaction_request(self._write_request(from_dicts(messages), options), owner)
+        client = ModelClient(
+            self.name, CompactionReplies(owner), self._pool, self._timeouts, self._retry_policy
+        )
+        reply = await client.complete(self._build_request(request))
+        return make_compaction(reply, request, request.block, owner, self._model)
 
     async def close(self) -> None:
         """Close the connections of the running event loop; a client that was passed in stays open."""
@@ -209,7 +243,39 @@ class Model(AsyncResource):
         request = self._format.request(self._model, messages, request_options)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
-        return request
+        if request.block is None:
+            return request
+        return replace(request, thinking=replace(request.thinking, block=request.block.name))
+
+    async def _ask_until_taken(
+        self, client: ModelClient, messages: Sequence[Message], request_options: RequestOptions
+    ) -> ModelReply | ModelStream:
+        """Ask the model. What the provider refuses of its own is left out, each kind once.
+
+        The reply says that it is never to be sent again.
+        """
+        request = self._write_request(messages, request_options)
+        while True:
+            try:
+                return await self._ask(client, request, request_options)
+            except (SummaryBlockRefused, ThinkingRefused) as refused:
+                # OpenAI does not say which of its encrypted items it cannot read.
+                is_block = isinstance(refused, SummaryBlockRefused) or self._format.name == RESPONSES
+                if is_block and request.block is not None:
+                    name, messages = request.block.name, self._drop_block(messages)
+                    request = self._write_request(messages, request_options)
+                    request = replace(request, thinking=replace(request.thinking, refused_block=name))
+                elif isinstance(refused, ThinkingRefused) and not request.thinking.refused:
+                    by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
+                    request = self._write_without_thinking(request, messages, request_options, by_provider)
+                else:
+                    raise
+
+    def _drop_block(self, messages: Sequence[Message]) -> list[Message]:
+        from autonomy_ctx.formats.compaction import without_block
+
+        logger.warning("model %s refused a summary of its own; ours is sent from now on", self.name)
+        return [without_block(one) for one in messages]
 
     def _write_without_thinking(
         self,
@@ -229,6 +295,8 @@ class Model(AsyncResource):
         logger.warning(
             "model %s refused the thinking of earlier replies; it is left out from now on", self.name
         )
+        known = refused.thinking
+        use = replace(use, block=known.block, refused_block=known.refused_block)
         return replace(again, thinking=use)
 
     async def _ask(
@@ -237,14 +305,7 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.outgoing import original_tool_names
 
         stream = request_options.stream
-        sent = self._request_builder.build_request(
-            request.path,
-            request.body,
-            stream=stream,
-            version=self._version,
-            text=request.text,
-            beta=request.beta,
-        )
+        sent = self._build_request(request, stream=stream)
         names = original_tool_names(str(spec["name"]) for spec in request_options.tools)
         if not stream:
             reply = await client.complete(sent)
@@ -253,6 +314,16 @@ class Model(AsyncResource):
         events.names, events.on_overflow = names, self.learn_window
         events.complete_reply = partial(self._complete_reply, request)
         return events
+
+    def _build_request(self, request: WireRequest, *, stream: bool = False) -> HttpRequest:
+        return self._request_builder.build_request(
+            request.path,
+            request.body,
+            stream=stream,
+            version=self._version,
+            text=request.text,
+            betas=request.betas,
+        )
 
     def _complete_reply(self, request: WireRequest, reply: ModelReply) -> ModelReply:
         """A reply with what the request before it says of its thinking, where there is any."""
