@@ -23,7 +23,7 @@ from autonomy_ctx.messages.summary import Summary, SummaryBlock
 # A request that asks Claude for a block, or carries one, names this feature.
 COMPACTION_BETA = "compact-2026-09-04"
 # The stop reason of a reply with a block.
-WRITTEN = "compaction"
+BLOCK_STOP = "compaction"
 # Tokens that Claude may use for a block, with its thinking.
 MAX_OUTPUT_TOKENS = 8192
 # Under this name a message that stands for a block has its JSON.
@@ -135,7 +135,7 @@ class CompactionReplies:
         stop = as_nonempty_text(body.get("stop_reason")) or "end_turn"
         return ModelReply(
             blocks=tuple(content) if is_written else (),
-            stop=WRITTEN if is_written else stop,
+            stop=BLOCK_STOP if is_written else stop,
             usage=_usage(as_mapping(body.get("usage"))),
         )
 
@@ -156,7 +156,7 @@ def make_compaction(
     block = SummaryBlock(
         owner=owner, model=model, data=json.dumps(list(reply.blocks)), start=start, states=states
     )
-    return Compaction(block=block, stop=WRITTEN, usage=reply.usage)
+    return Compaction(block=block, stop=BLOCK_STOP, usage=reply.usage)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -45,6 +45,9 @@ PROVIDER_REFUSED = "the provider refused it"
 OTHER_PROVIDER = "another provider made it"
 WITHOUT_ANSWER = "no answer follows it"
 
+# How many swaps thinking survives.
+MAX_CHAINS = 8
+
 _CLAUDE = re.compile(r"claude-([a-z]+)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BOUND_SINCE = {"fable": (5, 1), "mythos": (5, 1)}
 _GOOGLE_SIGNATURE = "thought_signature"
@@ -309,7 +312,7 @@ def continued_states(block: SummaryBlock | None, model: str) -> ContinuedStates:
 def read_states(body: Mapping[str, Any], before: ContinuedStates) -> ContinuedStates:
     """The hashes of a whole request, for the block that takes its place; `before` are those of its block."""
     chain = _Chain(body, before)
-    return ContinuedStates(chain.start, tuple(chain.states))
+    return ContinuedStates(chain.start, tuple(chain.states[-MAX_CHAINS:]))
 
 
 class _Chain:

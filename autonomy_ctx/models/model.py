@@ -32,7 +32,7 @@ from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.formats.compaction import Compaction
-    from autonomy_ctx.models.client import HttpRequest, ModelClient
+    from autonomy_ctx.models.client import ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
 
@@ -174,11 +174,16 @@ class Model(AsyncResource):
             answered_call_ids=chosen.pop("answered_call_ids", ()),
             options=chosen,
         )
-        try:
-            return await self._ask_until_taken(client, read, request_options)
-        except ContextOverflow as overflow:
-            self.learn_window(overflow.window if overflow.is_certain else None)
-            raise
+        request = self._write_request(read, request_options)
+        while True:
+            try:
+                return await self._ask(client, request, request_options)
+            except ContextOverflow as overflow:
+                self.learn_window(overflow.window if overflow.is_certain else None)
+                raise
+            except (SummaryBlockRefused, ThinkingRefused) as refused:
+                # Each kind once: the reply says that it is never to be sent again.
+                request, read = self._write_without_refused(refused, request, read, request_options)
 
     @property
     def can_compact(self) -> bool:
@@ -216,7 +221,10 @@ class Model(AsyncResource):
         client = ModelClient(
             self.name, CompactionReplies(owner), self._pool, self._timeouts, self._retry_policy
         )
-        reply = await client.complete(self._build_request(request))
+        sent = self._request_builder.build_request(
+            request.path, request.body, version=self._version, betas=request.betas
+        )
+        reply = await client.complete(sent)
         return make_compaction(reply, request, request.block, owner, self._model)
 
     async def close(self) -> None:
@@ -247,35 +255,29 @@ class Model(AsyncResource):
             return request
         return replace(request, thinking=replace(request.thinking, block=request.block.name))
 
-    async def _ask_until_taken(
-        self, client: ModelClient, messages: Sequence[Message], request_options: RequestOptions
-    ) -> ModelReply | ModelStream:
-        """Ask the model. What the provider refuses of its own is left out, each kind once.
-
-        The reply says that it is never to be sent again.
-        """
-        request = self._write_request(messages, request_options)
-        while True:
-            try:
-                return await self._ask(client, request, request_options)
-            except (SummaryBlockRefused, ThinkingRefused) as refused:
-                # OpenAI does not say which of its encrypted items it cannot read.
-                is_block = isinstance(refused, SummaryBlockRefused) or self._format.name == RESPONSES
-                if is_block and request.block is not None:
-                    name, messages = request.block.name, self._drop_block(messages)
-                    request = self._write_request(messages, request_options)
-                    request = replace(request, thinking=replace(request.thinking, refused_block=name))
-                elif isinstance(refused, ThinkingRefused) and not request.thinking.refused:
-                    by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
-                    request = self._write_without_thinking(request, messages, request_options, by_provider)
-                else:
-                    raise
-
-    def _drop_block(self, messages: Sequence[Message]) -> list[Message]:
+    def _write_without_refused(
+        self,
+        refused: SummaryBlockRefused | ThinkingRefused,
+        request: WireRequest,
+        messages: Sequence[Message],
+        request_options: RequestOptions,
+    ) -> tuple[WireRequest, list[Message]]:
+        """A refused request without what was refused, and its messages; raises if it is not there."""
         from autonomy_ctx.formats.compaction import without_block
 
-        logger.warning("model %s refused a summary of its own; ours is sent from now on", self.name)
-        return [without_block(one) for one in messages]
+        # OpenAI does not say which of its encrypted items it cannot read.
+        is_block = isinstance(refused, SummaryBlockRefused) or self._format.name == RESPONSES
+        if is_block and request.block is not None:
+            logger.warning("model %s refused a summary of its own; ours is sent from now on", self.name)
+            left = [without_block(one) for one in messages]
+            again = self._write_request(left, request_options)
+            use = replace(again.thinking, refused_block=request.block.name)
+            return replace(again, thinking=use), left
+        if isinstance(refused, SummaryBlockRefused) or request.thinking.refused:
+            raise refused
+        by_provider = refused.by_prefix and self.base_url == self._provider.default_base_url()
+        again = self._write_without_thinking(request, messages, request_options, by_provider)
+        return again, list(messages)
 
     def _write_without_thinking(
         self,
@@ -305,7 +307,14 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.outgoing import original_tool_names
 
         stream = request_options.stream
-        sent = self._build_request(request, stream=stream)
+        sent = self._request_builder.build_request(
+            request.path,
+            request.body,
+            stream=stream,
+            version=self._version,
+            text=request.text,
+            betas=request.betas,
+        )
         names = original_tool_names(str(spec["name"]) for spec in request_options.tools)
         if not stream:
             reply = await client.complete(sent)
@@ -314,16 +323,6 @@ class Model(AsyncResource):
         events.names, events.on_overflow = names, self.learn_window
         events.complete_reply = partial(self._complete_reply, request)
         return events
-
-    def _build_request(self, request: WireRequest, *, stream: bool = False) -> HttpRequest:
-        return self._request_builder.build_request(
-            request.path,
-            request.body,
-            stream=stream,
-            version=self._version,
-            text=request.text,
-            betas=request.betas,
-        )
 
     def _complete_reply(self, request: WireRequest, reply: ModelReply) -> ModelReply:
         """A reply with what the request before it says of its thinking, where there is any."""
