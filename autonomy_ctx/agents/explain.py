@@ -93,6 +93,8 @@ class StepRecord:
             sent=tuple(stored.get("sent", ())),
             left_out=stored.get("left_out", EMPTY),
             refused=stored.get("refused", False),
+            block=stored.get("block", ""),
+            refused_block=stored.get("refused_block", ""),
         )
 
     @property

@@ -14,6 +14,7 @@ TOKEN_NAMES = tuple(field.name for field in fields(Usage))
 _COUNTS = """
 turns turns_failed turns_waiting_for_input turns_answered_before turns_waited turns_lost turns_taken_over
 steps epochs_ended tool_calls tool_errors overflow_retries thinking_left_out thinking_refused
+summary_blocks_sent summary_blocks_refused
 """
 NAMES = (*_COUNTS.split(), *TOKEN_NAMES)
 
@@ -34,9 +35,11 @@ class AgentMetrics:
             self._counts[name] += getattr(usage, name)
 
     def add_thinking(self, use: ThinkingUse) -> None:
-        """Add the thinking that was left out of a request, and whether the provider had refused it."""
+        """Add the thinking that was left out of a request, and what the provider had refused of its own."""
         self._counts["thinking_left_out"] += sum(use.left_out.values())
         self._counts["thinking_refused"] += use.refused
+        self._counts["summary_blocks_sent"] += bool(use.block)
+        self._counts["summary_blocks_refused"] += bool(use.refused_block)
 
     def collect(self, template: ContextTemplate) -> dict[str, Any]:
         """All counters, with those of a summarized history under `summary_...`."""

@@ -46,6 +46,7 @@ from autonomy_ctx.hooks import fire
 from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import MAIL_KIND, Mailbox
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.summary_blocks import drop_block
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.models.call import complete, takes_messages
@@ -173,10 +174,14 @@ class TurnRunner:
         return await self._compose(self._context_limit())
 
     async def _drop_outdated(self) -> None:
-        """Drop the records of items that were taken out, of turns that are too old, and of ended epochs."""
+        """Drop the records of items that were taken out, of old turns, ended epochs and refused summaries."""
         await self._environment.items.drop_removed(self._key)
+        store = self._environment.memory.store
         if self._has_ended_epoch:
-            await drop_ended(self._environment.memory.store, self._key)
+            await drop_ended(store, self._key)
+        for step in self._steps:
+            if step.thinking.refused_block:
+                await drop_block(store, self._key, step.thinking.refused_block)
         await self._environment.records.sweep(self._key)
 
     async def _accept(self, message: Message) -> AgentReply | None:

@@ -31,6 +31,21 @@ class CachedRequest:
     generation: int
     at: float
     cache_key: str | None = None
+    # For each message its position in the log, if it has one, and the newest one when the epoch began.
+    positions: Sequence[int | None] = ()
+    began: int = 0
+
+    def before_reply(self, position: int) -> Sequence[Message] | None:
+        """The messages of the request that the reply at a position answers; None if it is not known.
+
+        Requests of one epoch begin with each other, so it is the part of this one before the reply.
+        """
+        if position - 1 < self.began:
+            return None
+        if position in self.positions:
+            return self.messages[: self.positions.index(position)]
+        is_next = max((one for one in self.positions if one is not None), default=0) == position - 1
+        return self.messages if is_next else None
 
 
 def is_cheaper(

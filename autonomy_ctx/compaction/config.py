@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from hashlib import sha256
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
 from autonomy_ctx.compaction.facts import ProfileRule
@@ -24,6 +24,8 @@ from autonomy_ctx.messages.summary import SummaryRole, check_summary_role
 from autonomy_ctx.models.call import is_chat_model
 from autonomy_ctx.models.catalog import price_of
 from autonomy_ctx.validation import check_int, check_seconds
+
+Writer: TypeAlias = Literal["own", "provider"]
 
 DEFAULT_FLOOR, DEFAULT_CEILING, DEFAULT_SIZE, MIN_SIZE = 10, 20, 2048, 128
 # Of a budget, what a summary may take, and what is left of the history when it passes its room.
@@ -86,6 +88,9 @@ class ContextSummaryConfig:
     worker: str | None
     # The sections of the summary; None for the default headings.
     schema: SummarySchema | None
+    # `provider`: have the provider of the model that reads the context write a summary as well, which it is
+    # shown in place of ours. Thinking of the messages after it is then kept.
+    writer: Writer
 
     def __init__(
         self,
@@ -114,6 +119,7 @@ class ContextSummaryConfig:
         timezone: tzinfo | str = UTC,
         worker: str | None = None,
         schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None = None,
+        writer: Writer = "own",
     ) -> None:
         if not isinstance(auto, bool):
             raise TypeError(f"auto is {auto!r}; it must be True or False")
@@ -148,6 +154,7 @@ class ContextSummaryConfig:
             "timezone": timezone,
             "worker": worker,
             "schema": chosen_schema,
+            "writer": writer,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -180,6 +187,13 @@ class ContextSummaryConfig:
         resolve_timezone(self.timezone)
         if self.worker is not None:
             check_worker_name("worker", self.worker)
+        if self.writer not in get_args(Writer):
+            raise ValueError(f"writer is {self.writer!r}; it must be own or provider")
+        if self.writer == "provider" and self.worker is not None:
+            raise ValueError(
+                "writer is 'provider', and worker is given: only the process that sends requests can have "
+                "their provider summarize them; leave out one of them"
+            )
         if not isinstance(self.facts, bool):
             raise TypeError(f"facts is {self.facts!r}; it must be True or False")
         if self.share_prefix != "auto" and not isinstance(self.share_prefix, bool):
@@ -226,6 +240,7 @@ class SummaryOptions(TypedDict, total=False):
     timezone: tzinfo | str
     worker: str | None
     schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None
+    writer: Writer
 
 
 def make_config(
@@ -304,6 +319,8 @@ class CompactionSettings:
     room: int | None = None
     # What `auto` chose, and why; None where nothing was left to it.
     note: str | None = None
+    # The model whose provider writes summaries as well; None if none does.
+    block_writer: Any = None
 
     def limits_beside(self, summary_tokens: int) -> Limits:
         """The limits of a window beside a summary: a history that passes its room is cut back in a step."""
@@ -408,7 +425,23 @@ def resolve_settings(
         schema=config.schema,
         room=room if floor is None and ceiling is None else None,
         note=_auto_note(config, reason) if is_auto else None,
+        block_writer=reads if config.writer == "provider" and can_compact(reads) else None,
     )
+
+
+def can_compact(model: Any) -> bool:
+    """Tell whether the provider of a model writes summaries on demand."""
+    return getattr(model, "can_compact", False) is True
+
+
+def check_writer(config: ContextSummaryConfig, reader: Any) -> None:
+    """Refuse `writer="provider"` for a model whose provider is known to write no summaries."""
+    if config.writer == "provider" and getattr(reader, "can_compact", None) is False:
+        raise ValueError(
+            f"writer is 'provider', but the provider of {model_name(reader)!r} writes no summaries; "
+            f"leave it out, or use a current Claude model on Anthropic's own API, or a GPT model with "
+            f"provider='openai-responses'"
+        )
 
 
 def _auto_note(config: ContextSummaryConfig, reason: str) -> str:

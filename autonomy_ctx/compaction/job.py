@@ -6,9 +6,12 @@ A failure leaves the log and the older summary as they were.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+import anyio
 
 from autonomy_ctx.background import give_way, run_in_steps, wait_for_quiet
 from autonomy_ctx.compaction.cached_requests import CachedRequest
@@ -24,12 +27,14 @@ from autonomy_ctx.compaction.facts import (
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     CountMessage,
+    Limits,
     bounded_start,
     chunk_end,
     expected_messages,
     is_due,
     last_cut,
     merging_size,
+    request_cut,
     segments_to_merge,
     window_start,
 )
@@ -51,9 +56,12 @@ from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
-from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.memory.summary_blocks import StoredBlock, put_blocks
+from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.models.call import CallFailed, PromptTooLong
 from autonomy_ctx.tracing import summary_span
+
+logger = logging.getLogger("autonomy_ctx.compaction")
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512
@@ -96,8 +104,10 @@ class SummaryJob:
         writer: SegmentWriter,
         metrics: SummaryMetrics,
         find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
+        find_request: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
-        self._memory, self._key, self._find_cached = memory, key, find_cached
+        self._memory, self._key = memory, key
+        self._find_cached, self._find_request = find_cached, find_request
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
@@ -107,6 +117,9 @@ class SummaryJob:
 
     async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
         """Read the batch to summarize now from the store; the lease says what was refused before."""
+        if self._settings.block_writer is not None:
+            # Until the context that asked for a summary is known as a request.
+            await wait_for_quiet()
         state = await self._memory.store.summary(self._key)
         after = state.written
         window = await self._read(after)
@@ -122,7 +135,10 @@ class SummaryJob:
             window_start(entries, limits, self._count, self._settings.room) if complete else last_cut(entries)
         )
         # The messages behind a digest are no longer shown, so they belong to this batch.
-        end = max(end, sum(entry.position <= state.covered for entry in entries))
+        hidden = sum(entry.position <= state.covered for entry in entries)
+        end = max(end, hidden)
+        if complete and end and self._settings.block_writer is not None:
+            end = self._end_of_request(state, entries, end, limits, hidden)
         if not end:
             return state, None
         chosen = entries[: chunk_end(entries[:end], self._writer.max_batch_tokens, self._count)]
@@ -137,6 +153,22 @@ class SummaryJob:
         divisible = self._half_of(chosen) < len(chosen)
         refusal_key = f"{place}-{chosen[-1].position}" + ("" if divisible else f":{step}")
         return state, SummaryBatch(chosen, after + 1, refusal_key, divisible)
+
+    def _end_of_request(
+        self, state: SummaryState, entries: Sequence[Entry], wanted: int, limits: Limits, hidden: int
+    ) -> int:
+        """The cut for a provider that summarizes as well, where a request ended; 0 to wait for one."""
+        request = self._last_request(state)
+        if request is None:
+            return wanted
+        cut = request_cut(entries, wanted, limits, began=request.began, least=hidden)
+        return cut or (0 if not hidden and self._may_wait(entries, limits) else wanted)
+
+    def _may_wait(self, entries: Sequence[Entry], limits: Limits) -> bool:
+        """Tell whether there is room to wait for the reply to a request of the current epoch."""
+        most = limits.ceiling_tokens
+        has_room = most is None or self._tokens_of(entries) <= most
+        return has_room and len(entries) <= (limits.ceiling + limits.hard) // 2
 
     def _divide_refused(self, entries: Sequence[Entry], place: str, lease: Lease) -> Sequence[Entry]:
         """As many of the entries as were refused last, or half of them after `MAX_REFUSALS`."""
@@ -194,6 +226,9 @@ class SummaryJob:
             merged = await self._merge_if_needed((*final_segments, segment), state, cached)
         except CallFailed as error:
             merge_error = error
+        # First the block: a summary that is stored is shown, with the block if there is one.
+        if self._settings.block_writer is not None:
+            await self._write_block(state, segment.last)
         if not await self._commit(segment, state, lease, facts, merged):
             return None
         if merged is not None:
@@ -217,6 +252,45 @@ class SummaryJob:
         if self._find_cached is None:
             return None
         return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
+
+    def _last_request(self, state: SummaryState) -> CachedRequest | None:
+        """The newest request of the conversation, if its provider is to summarize it as well."""
+        if self._find_request is None:
+            return None
+        return self._find_request(make_store_key(self._memory.store, self._key), state.head.generation)
+
+    async def _write_block(self, state: SummaryState, last: int) -> None:
+        """Have the provider summarize the messages up to a position, too, and store what it writes.
+
+        Without it, our own text is shown.
+        """
+        request, model = self._last_request(state), self._settings.block_writer
+        messages = None if request is None else request.before_reply(last + 1)
+        if request is None or messages is None:
+            return
+        try:
+            with anyio.fail_after(self._settings.timeout):
+                made = await model.compact(
+                    messages,
+                    request.tools,
+                    breakpoints=_within(request, messages),
+                    cache_key=request.cache_key,
+                )
+        except Exception as error:
+            problem = type(error).__name__
+        else:
+            self._metrics.add("summarizer_calls")
+            self._metrics.add("summarizer_input_tokens", made.usage.input_tokens)
+            self._metrics.add("summarizer_output_tokens", made.usage.output_tokens)
+            if made.block is not None:
+                generation = state.head.generation
+                stored = StoredBlock(last, generation, made.block)
+                await put_blocks(self._memory.store, self._key, [stored])
+                self._metrics.add("blocks_written")
+                return
+            problem = made.stop
+        self._metrics.add("blocks_failed")
+        logger.warning("the provider wrote no summary (%s); our own is shown", problem)
 
     async def _find_completed(self, state: SummaryState, entries: Sequence[Entry]) -> list[FoundDone]:
         """The facts that a digest of these messages has found done: whether they are is decided again."""
@@ -404,6 +478,11 @@ class SummaryJob:
         if not done:
             self._metrics.add("summaries_discarded")
         return done
+
+
+def _within(request: CachedRequest, messages: Sequence[Message]) -> list[int]:
+    """The breakpoints of a request that stand among its first messages."""
+    return [at for at in request.breakpoints if at < len(messages)]
 
 
 def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:

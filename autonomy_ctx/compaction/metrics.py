@@ -25,6 +25,8 @@ COUNTERS = (
     "summaries_discarded",
     "summaries_shared",
     "summaries_not_shared",
+    "blocks_written",
+    "blocks_failed",
     "swaps",
     "swaps_put_off",
     "digests_served",

@@ -99,6 +99,27 @@ def nearest_cut(entries: Sequence[Entry], wanted: int) -> int:
     return min(users, key=lambda cut: (abs(cut - wanted), cut)) if users else nearest
 
 
+def request_cut(entries: Sequence[Entry], wanted: int, limits: Limits, *, began: int, least: int = 0) -> int:
+    """The cut nearest to a wanted one at which a request of the current epoch ended; 0 when there is none.
+
+    A reply follows it. `began` is the newest position when the epoch began, and `least` the smallest cut.
+    Rather more messages stay than the floor asks for, as long as no other summary is due then; at least half
+    as many do.
+    """
+    most = len(entries) - max(limits.floor // 2, 1)
+    enough = len(entries) - limits.ceiling + 1
+    cuts = [
+        cut
+        for cut in _cuts(entries)
+        if max(least, 1) <= cut <= most
+        and entries[cut].message.role is ChatRole.ASSISTANT
+        and entries[cut - 1].message.role in (ChatRole.USER, ChatRole.TOOL)
+        and entries[cut - 1].position >= began
+    ]
+    later = min((cut for cut in cuts if cut > wanted), default=0)
+    return max((cut for cut in cuts if enough <= cut <= wanted), default=later or max(cuts, default=0))
+
+
 def last_cut(entries: Sequence[Entry]) -> int:
     """The last safe cut before the end, when what follows is not known; all of it when there is none."""
     return next((cut for cut in reversed(_cuts(entries)) if cut > 0), len(entries))

@@ -26,6 +26,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.messages.tokens import TokenCounter
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
@@ -101,6 +102,8 @@ class BoundedView:
     missing: tuple[int, int] | None = None
     # Whether the last segment is a digest that is not stored yet.
     is_digested: bool = False
+    # What a provider wrote, to be shown in place of the segments.
+    block: SummaryBlock | None = None
 
     @property
     def last_hidden(self) -> int:

@@ -93,8 +93,10 @@ class Summarizer:
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
         find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
+        find_request: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
-        self._settings, self._metrics, self._find_cached = settings, metrics, find_cached
+        self._settings, self._metrics = settings, metrics
+        self._find_cached, self._find_request = find_cached, find_request
         self._background, self._clock = background, clock
         self._hooks = validate_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
@@ -335,7 +337,15 @@ class Summarizer:
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, return the lease and the time to continue."""
         await prepare_tables()
-        job = SummaryJob(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
+        job = SummaryJob(
+            memory,
+            lease.key,
+            self.settings,
+            self.writer,
+            self._metrics,
+            self._find_cached,
+            self._find_request,
+        )
         batch: SummaryBatch | None = None
         try:
             while True:

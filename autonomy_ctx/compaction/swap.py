@@ -77,6 +77,20 @@ def summary_until(snapshot: ConversationSnapshot, covered: int, now: float) -> D
     return shown
 
 
+def show_older(
+    displayed: DisplayedSummary | None,
+    snapshot: ConversationSnapshot,
+    settings: CompactionSettings,
+    count: CountMessage,
+    covered: int | None,
+    now: float,
+) -> ConversationSnapshot | None:
+    """The snapshot with the summary that was sent and ended at a position; None if it is not known."""
+    if covered is not None and (displayed is None or displayed.covered != covered):
+        displayed = summary_until(snapshot, covered, now)
+    return None if displayed is None else _older_view(displayed, snapshot, settings, count, is_in_turn=True)
+
+
 def superseded_share(
     settings: CompactionSettings, entries: Sequence[Entry], count: CountMessage, idle_seconds: float
 ) -> float:

@@ -16,7 +16,7 @@ from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.messages.cuts import orphaned_results
 from autonomy_ctx.messages.dates import format_day, format_days
 from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent, ThinkingContent
-from autonomy_ctx.messages.summary import Segment, Summary, SummaryRole
+from autonomy_ctx.messages.summary import Segment, Summary, SummaryBlock, SummaryRole
 from autonomy_ctx.messages.tokens import TokenCounter
 
 SUMMARY_HEADING = (
@@ -35,6 +35,7 @@ def summary_message(
     role: SummaryRole = "user",
     facts: str = "",
     zone: tzinfo = UTC,
+    block: SummaryBlock | None = None,
 ) -> Summary:
     """The summary as one message; `missing` is a range that no segment covers yet.
 
@@ -45,13 +46,15 @@ def summary_message(
         parts.append(_missing_part(*missing))
     if parts:
         parts[0] = replace(parts[0], text=SUMMARY_HEADING + parts[0].text)
-    name = _name_of("\0".join([*(part.text for part in parts), facts]))
+    name = name_of("\0".join([*(part.text for part in parts), facts]))
     stored = [segment.created for segment in segments if not segment.provisional]
     written = datetime.fromtimestamp(stored[-1], UTC) if stored else created_at
-    return Summary(parts, facts=facts, id=f"summary-{name}", created_at=written, display_role=role)
+    return Summary(
+        parts, facts=facts, id=f"summary-{name}", created_at=written, display_role=role, block=block
+    )
 
 
-def _name_of(text: str) -> str:
+def name_of(text: str) -> str:
     """A name that stands for a text."""
     data, found = text.encode("utf-8", "surrogatepass"), sha256()
     # From 2 KB on hashlib lets other threads run, and the context would wait for them.

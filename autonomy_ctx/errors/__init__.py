@@ -70,6 +70,7 @@ from autonomy_ctx.errors.models import (
     ModelTimeout,
     ModelUnavailable,
     RateLimited,
+    SummaryBlockRefused,
     ThinkingRefused,
     UnknownPrice,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "StoreUnavailable",
     "StoredFormTooNew",
     "SubagentError",
+    "SummaryBlockRefused",
     "SummaryFailed",
     "ThinkingRefused",
     "ToolTimeout",

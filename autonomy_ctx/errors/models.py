@@ -165,6 +165,19 @@ class ThinkingRefused(ModelError):
         self.by_prefix = by_prefix
 
 
+class SummaryBlockRefused(ModelError):
+    """The provider refused the summary that it had written itself, also when our text stood in its place."""
+
+    def __init__(self, model: str, *, status_code: int | None = 400, code: str | None = None) -> None:
+        super().__init__(
+            model,
+            "refused a summary of the provider's own{said}; leave out `writer` of `context_summary`, and "
+            "report it",
+            status_code=status_code,
+            code=code,
+        )
+
+
 class InvalidModelReply(ModelError):
     """The server answered, but its response is not the answer of a model."""
 

@@ -22,6 +22,7 @@ from autonomy_ctx.formats.base import (
 from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
+    CompactionBlock,
     ImageBlock,
     ProviderFeatures,
     ReplyParts,
@@ -32,6 +33,7 @@ from autonomy_ctx.formats.blocks import (
     build_conversation,
 )
 from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
+from autonomy_ctx.formats.compaction import COMPACTION_BETA, find_block, place_block
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
 from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
@@ -163,7 +165,9 @@ class AnthropicFormat:
         request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; sampling parameters only if `options` has them."""
-        talk = build_conversation(messages, _FEATURES, request_options)
+        block = find_block(messages, ANTHROPIC, model)
+        placed = messages if block is None else place_block(messages, block)
+        talk = build_conversation(placed, _FEATURES, request_options)
         body: dict[str, Any] = {
             "model": model,
             "max_tokens": _default_max_tokens(request_options.options)
@@ -180,8 +184,11 @@ class AnthropicFormat:
         if request_options.stream:
             body["stream"] = True
         body |= request_options.options
-        thinking = select_thinking(body, messages, ANTHROPIC, model)
-        return WireRequest(path="/messages", body=body, repairs=talk.repairs, thinking=thinking)
+        thinking = select_thinking(body, messages, ANTHROPIC, model, block)
+        betas = () if block is None else (COMPACTION_BETA,)
+        return WireRequest(
+            path="/messages", body=body, repairs=talk.repairs, thinking=thinking, betas=betas, block=block
+        )
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
@@ -291,6 +298,8 @@ def _encode_content(block: Block) -> dict[str, Any]:
             inside = [_encode_block(inner) for inner in content]
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": inside}
             return {**result, "is_error": True} if is_error else result
+        case CompactionBlock(data=data):
+            return dict(data)
     assert_never(block)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message, Part, TextContent, ToolCall
+from autonomy_ctx.messages.summary import SummaryBlock
 
 ANTHROPIC, BEDROCK, GOOGLE, RESPONSES = OWNERS = ("anthropic", "bedrock", "google", "responses")
 
@@ -91,11 +92,15 @@ class ThinkingUse:
 
     `sent` names the blocks that went back, oldest first. `left_out` counts the others by reason. `refused`
     says that the provider refused the request for its thinking, and answered when it was sent again without.
+    `block` names the summary of the provider's own that was sent, and `refused_block` one that it refused: it
+    answered when our text stood in its place.
     """
 
     sent: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default=EMPTY)
     refused: bool = False
+    block: str = ""
+    refused_block: str = ""
 
 
 NO_THINKING = ThinkingUse()
@@ -241,8 +246,10 @@ class WireRequest:
     repairs: tuple[str, ...] = ()
     text: str | None = None
     thinking: ThinkingUse = NO_THINKING
-    # A feature of the Anthropic API that the body uses; it goes into a header.
-    beta: str | None = None
+    # The features of the Anthropic API that the body uses; they go into a header.
+    betas: tuple[str, ...] = ()
+    # The summary that the provider wrote, if the body has it in place of our text.
+    block: SummaryBlock | None = None
 
 
 class StreamReader(Protocol):

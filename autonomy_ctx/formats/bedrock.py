@@ -27,6 +27,7 @@ from autonomy_ctx.formats.base import (
 from autonomy_ctx.formats.blocks import (
     Block,
     BlockTurn,
+    CompactionBlock,
     ImageBlock,
     ProviderFeatures,
     ReplyParts,
@@ -261,6 +262,9 @@ def _encode_block(block: Block) -> dict[str, Any]:
         case ToolResultBlock(id=call_id, content=content, is_error=is_error):
             result: dict[str, Any] = {"toolUseId": call_id, "content": _encode_blocks(content)}
             return {"toolResult": {**result, "status": "error"} if is_error else result}
+        case CompactionBlock(data=data):
+            # Bedrock writes none, and `find_block` gives it none.
+            return dict(data)
     assert_never(block)
 
 

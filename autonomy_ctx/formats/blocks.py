@@ -13,6 +13,7 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from autonomy_ctx.formats.base import RequestOptions, signature_of
+from autonomy_ctx.formats.compaction import read_placed
 from autonomy_ctx.formats.outgoing import (
     INSTRUCTION_ROLES,
     EncodedImage,
@@ -99,7 +100,14 @@ class ToolResultBlock(PositionedBlock):
     is_error: bool
 
 
-Block: TypeAlias = TextBlock | ImageBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock
+@dataclass(slots=True, kw_only=True)
+class CompactionBlock(PositionedBlock):
+    """A summary that the provider wrote, word for word."""
+
+    data: dict[str, Any]
+
+
+Block: TypeAlias = TextBlock | ImageBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CompactionBlock
 
 
 @dataclass(slots=True)
@@ -186,6 +194,8 @@ class BlockWriter:
 
     def assistant_blocks(self, index: int, message: Message) -> list[Block]:
         """A message of the assistant: thinking, text and calls, in the order in which the model made them."""
+        if placed := read_placed(message):
+            return [CompactionBlock(message_index=index, data=data) for data in placed]
         prefix = read_prefix(message)
         calls_at = () if prefix is None else prefix.calls_at
         waiting = list(zip_longest(message.tool_calls, calls_at[: len(message.tool_calls)]))
@@ -276,7 +286,7 @@ def build_conversation(
     first = next((at for at, message in enumerate(said) if message.role not in INSTRUCTION_ROLES), len(said))
     system = [text for at, rule in enumerate(said[:first]) for text in writer.system_blocks(at, rule)]
     turns = _build_turns(writer, said, first, repairs)
-    if not turns or turns[0].role == "assistant":
+    if not turns or (turns[0].role == "assistant" and not isinstance(turns[0].blocks[0], CompactionBlock)):
         turns.insert(0, BlockTurn("user", [TextBlock(message_index=first, text=opening_text(repairs))]))
     if turns[-1].role == "assistant":
         turns.append(BlockTurn("user", [TextBlock(message_index=len(said), text=closing_text(repairs))]))

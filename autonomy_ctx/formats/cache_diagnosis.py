@@ -37,8 +37,7 @@ def ask_for_diagnosis(request: WireRequest, messages: Sequence[Message], owner: 
     if owner == ANTHROPIC:
         # Without a reply before, the request is only remembered.
         body = {**request.body, "diagnostics": {"previous_message_id": before}}
-        beta = ",".join(filter(None, (request.beta, DIAGNOSIS_BETA)))
-        return replace(request, body=body, text=None, beta=beta)
+        return replace(request, body=body, text=None, betas=(*request.betas, DIAGNOSIS_BETA))
     if before is None:
         return request
     options = {**as_mapping(request.body.get("prompt_cache_options")), "comparison_response_id": before}

@@ -319,8 +319,10 @@ def _has_marks(model: str) -> bool:
 
 
 def mark_content(message: dict[str, Any], text_type: str) -> dict[str, Any]:
-    """A message with a mark after its content."""
-    content = message["content"]
+    """A message with a mark after its content; an item without content has no place for one."""
+    content = message.get("content")
+    if not content:
+        return message
     parts = [{"type": text_type, "text": content}] if isinstance(content, str) else list(content)
     parts[-1] = {**parts[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
     return {**message, "content": parts}

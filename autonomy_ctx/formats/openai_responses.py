@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autonomy_ctx.formats.base import (
@@ -24,6 +24,7 @@ from autonomy_ctx.formats.base import (
     tag_signature,
 )
 from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
+from autonomy_ctx.formats.compaction import find_block, place_block, read_placed
 from autonomy_ctx.formats.incoming import (
     PartBuilder,
     as_count,
@@ -257,8 +258,10 @@ class ResponsesFormat:
         reasons = resolve_reasoning(model, options, self.reasoning_model)
         repairs: list[str] = []
         names = wire_tool_names(request_options.tools)
+        block = find_block(messages, RESPONSES, model)
+        placed = messages if block is None else place_block(messages, block)
         items = responses_input(
-            drop_refused(messages, RESPONSES),
+            drop_refused(placed, RESPONSES),
             repairs,
             names=names,
             reasoning_model=reasons,
@@ -288,7 +291,7 @@ class ResponsesFormat:
             body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
         if request_options.stream:
             body["stream"] = True
-        return build_request("/responses", body | options, repairs)
+        return replace(build_request("/responses", body | options, repairs), block=block)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
@@ -437,6 +440,8 @@ def _message_items(
 
 
 def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
+    if placed := read_placed(message):
+        return placed
     items: list[dict[str, Any]] = []
     texts: list[str] = []
 
@@ -488,8 +493,8 @@ def _drop_dangling_reasoning(items: list[dict[str, Any]], repairs: list[str]) ->
     kept: list[dict[str, Any]] = []
     leads = False
     for item in reversed(items):
-        if item["type"] != "reasoning":
-            leads = item["type"] == "function_call" or item.get("role") == "assistant"
+        if item.get("type") != "reasoning":
+            leads = item.get("type") == "function_call" or item.get("role") == "assistant"
         elif not leads:
             repairs.append("thinking that no answer follows: left out")
             continue

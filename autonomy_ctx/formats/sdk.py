@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.formats.base import RequestOptions
+from autonomy_ctx.formats.compaction import without_block
 from autonomy_ctx.formats.outgoing import replace_json_surrogates
 from autonomy_ctx.messages.message import Message
 
@@ -40,7 +41,8 @@ def responses_arguments(
     """For `client.responses.create`: `input`, and `tools` if there are some."""
     from autonomy_ctx.formats.openai_responses import ResponsesFormat
 
-    return _pick(ResponsesFormat().request(model, messages, asked).body, "input", "tools")
+    shown = [without_block(one) for one in messages]
+    return _pick(ResponsesFormat().request(model, shown, asked).body, "input", "tools")
 
 
 def anthropic_arguments(
@@ -49,7 +51,9 @@ def anthropic_arguments(
     """For `client.messages.create`: `messages`, and `system`, `tools` and `tool_choice` where needed."""
     from autonomy_ctx.formats.anthropic import AnthropicFormat
 
-    body = AnthropicFormat().request(model, messages, asked).body
+    # A block needs a header, which the caller of the client would have to send.
+    shown = [without_block(one) for one in messages]
+    body = AnthropicFormat().request(model, shown, asked).body
     return _pick(body, "messages", "system", "tools", "tool_choice")
 
 

@@ -32,6 +32,7 @@ from autonomy_ctx.formats.base import (
 from autonomy_ctx.formats.incoming import as_mapping, as_mappings
 from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.messages.message import Message, ThinkingContent
+from autonomy_ctx.messages.summary import SummaryBlock
 
 # Under this name the extra fields of a message have what `ThinkingPrefix` says.
 EXTRA_NAME = "thinking_prefix"
@@ -43,6 +44,9 @@ CONTEXT_UNKNOWN = "it is not known which context it was made with"
 PROVIDER_REFUSED = "the provider refused it"
 OTHER_PROVIDER = "another provider made it"
 WITHOUT_ANSWER = "no answer follows it"
+
+# How many swaps thinking survives.
+MAX_CHAINS = 8
 
 _GOOGLE_SIGNATURE = "thought_signature"
 _TAGLESS_OWNERS = (ANTHROPIC, BEDROCK)
@@ -124,11 +128,14 @@ def _is_of(owner: str, part: ThinkingContent) -> bool:
 
 
 class _SentBlock(NamedTuple):
-    """A thinking block of a request: its name, where it stands, and the hash of what stands before it."""
+    """A thinking block of a request: its name, where it stands, and the hashes of what stands before it.
+
+    There are several behind a summary that the provider wrote: see `_Chain`.
+    """
 
     id: str
     turn: int
-    state: str
+    states: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,24 +152,34 @@ class _Group:
         """True if everything before it is as it was."""
         if self.prefix is None or [block.id for block in self.blocks] != self.ids:
             return False
-        return self.prefix.hash == _hash(*(block.state for block in self.blocks))
+        chains = zip(*(block.states for block in self.blocks), strict=True)
+        return self.prefix.hash in {_hash(*chain) for chain in chains}
 
 
-def select_thinking(body: dict[str, Any], messages: Sequence[Message], owner: str, model: str) -> ThinkingUse:
-    """Take the thinking out of a request that the provider would refuse; says what was kept and left out."""
+def select_thinking(
+    body: dict[str, Any],
+    messages: Sequence[Message],
+    owner: str,
+    model: str,
+    block: SummaryBlock | None = None,
+) -> ThinkingUse:
+    """Take the thinking out of a request that the provider would refuse; says what was kept and left out.
+
+    `block` is the summary that the body begins with, if the provider wrote one.
+    """
     groups = _group_by_message(messages, owner)
     made = sum(isinstance(part, ThinkingContent) for message in messages for part in message.parts)
     if not made:
         return NO_THINKING
-    sent = _Chain(body).thinking if groups else []
+    sent = _Chain(body, continued_states(block, model)).thinking if groups else []
     own = sum(len(group.ids) for group in groups)
     is_refused = any(_refuses(message, owner) for message in messages)
     missing = PROVIDER_REFUSED if is_refused else WITHOUT_ANSWER
     left_out = Counter({OTHER_PROVIDER: made - own, missing: own - len(sent)})
     by_id = {name: group for group in groups for name in group.ids}
-    for block in sent:
-        if block.id in by_id:
-            by_id[block.id].blocks.append(block)
+    for one in sent:
+        if one.id in by_id:
+            by_id[one.id].blocks.append(one)
     groups = [group for group in groups if group.blocks]
     _choose_run(groups, loop_from=_loop_start(body), is_bound=binds_thinking(model))
     ids = {block.id for group in groups if group.is_kept for block in group.blocks}
@@ -212,9 +229,11 @@ def record_prefix(reply: ModelReply, body: Mapping[str, Any], owner: str, use: T
     After a request that was refused for its thinking, the reply says that nothing before it is sent again.
     """
     stored: dict[str, Any] = {"refused": owner} if use.refused else {}
+    if use.refused_block:
+        stored["refused_block"] = use.refused_block
     if any(_thinking_id(block) for block in reply.blocks):
         sent = () if use.refused else use.sent
-        state = _Chain(body).end
+        state = _Chain(body).states[-1]
         states: list[str] = []
         for block in reply.blocks:
             if _thinking_id(block) is None:
@@ -244,8 +263,7 @@ def let_provider_drop(request: WireRequest, model: str) -> WireRequest | None:
         return None
     fields["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     if not is_bedrock:
-        beta = ",".join(filter(None, (request.beta, BINDING_BETA)))
-        return replace(request, body=fields, text=None, beta=beta)
+        return replace(request, body=fields, text=None, betas=(*request.betas, BINDING_BETA))
     fields["anthropic_beta"] = [*fields.get("anthropic_beta", ()), BINDING_BETA]
     return replace(request, body=body | {"additionalModelRequestFields": fields}, text=None)
 
@@ -266,26 +284,57 @@ def _group_by_message(messages: Sequence[Message], owner: str) -> list[_Group]:
     return groups
 
 
+class ContinuedStates(NamedTuple):
+    """Hashes of what a summary of the provider replaces, valid behind the same system prompt and tools."""
+
+    start: str = ""
+    states: tuple[str, ...] = ()
+
+
+NO_STATES = ContinuedStates()
+
+
+def continued_states(block: SummaryBlock | None, model: str) -> ContinuedStates:
+    """The hashes with which a model checks the thinking behind a block; none if its writer kept none."""
+    if block is None or (binds_thinking(model) and not binds_thinking(block.model)):
+        return NO_STATES
+    return ContinuedStates(block.start, block.states)
+
+
+def read_states(body: Mapping[str, Any], before: ContinuedStates) -> ContinuedStates:
+    """The hashes of a whole request, for the block that takes its place; `before` are those of its block."""
+    chain = _Chain(body, before)
+    return ContinuedStates(chain.start, tuple(chain.states[-MAX_CHAINS:]))
+
+
 class _Chain:
     """A hash that grows block by block over a request, and the thinking blocks in it.
 
-    Cache marks, the order of keys and thinking itself do not count.
+    Cache marks, the order of keys and thinking itself do not count. A request may begin with a summary that
+    the provider wrote. The hashes of what it replaces then go on, before the one that begins with it, if a
+    reply follows.
     """
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    def __init__(self, body: Mapping[str, Any], before: ContinuedStates = NO_STATES) -> None:
         tools = body.get("tools") or as_mapping(body.get("toolConfig")).get("tools") or []
         offered = [tool for tool in _without_marks(tools) if not as_mapping(tool).get("defer_loading")]
-        state = _hash(_canonical(_without_marks(body.get("system") or [])), _canonical(offered))
+        self.start = _hash(_canonical(_without_marks(body.get("system") or [])), _canonical(offered))
+        self.states = [self.start]
         self.thinking: list[_SentBlock] = []
+        is_behind_block = False
         for turn, message in enumerate(as_mappings(body.get("messages"))):
             content = message.get("content")
             for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
-                name = _thinking_id(block)
+                name, role = _thinking_id(block), str(message.get("role"))
+                if role != "assistant" and is_behind_block:
+                    self.states = self.states[-1:]
+                is_behind_block = block.get("type") == "compaction"
                 if name is not None:
-                    self.thinking.append(_SentBlock(name, turn, state))
+                    self.thinking.append(_SentBlock(name, turn, tuple(self.states)))
                 elif "cachePoint" not in block:
-                    state = _next_state(state, str(message.get("role")), block)
-        self.end = state
+                    self.states = [_next_state(state, role, block) for state in self.states]
+                if is_behind_block and before.start == self.start:
+                    self.states = [*before.states, *self.states]
 
 
 def _next_state(state: str, role: str, block: Mapping[str, Any]) -> str:

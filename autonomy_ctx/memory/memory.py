@@ -43,6 +43,7 @@ from autonomy_ctx.memory.store import (
     check_name,
     make_key,
 )
+from autonomy_ctx.memory.summary_blocks import BLOCK_KIND
 from autonomy_ctx.memory.term_index import TermIndexes
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import mail_id
@@ -498,13 +499,20 @@ class Memory(AsyncResource):
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
         """Undo the newest segment and go back to the summary before it; false if there is none."""
-        return await self._store.undo_segment(make_key(self.agent, scope, conversation))
+        key = make_key(self.agent, scope, conversation)
+        is_undone = await self._store.undo_segment(key)
+        if is_undone:
+            await self._store.drop_records(key, BLOCK_KIND)
+        return is_undone
 
     async def drop_summaries(self, scope: str, conversation: str | None = None) -> int:
         """Remove the summaries of a conversation or scope, and return how many segments; messages stay."""
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
+        if conversation is not None:
+            # In a scope, each is removed when it is next read: it is of an older generation.
+            await self._store.drop_records(make_key(self.agent, scope, conversation), BLOCK_KIND)
         return await self._store.drop_segments(
             scope, self.agent if conversation is not None else None, conversation
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -54,11 +55,33 @@ class Segment:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryBlock:
+    """A summary as a provider wrote it: only that provider can read it, or check its signature.
+
+    `owner` names the format of the provider, and `model` the model that wrote it. `data` is the JSON, word
+    for word. `start` is a hash of the system prompt and the tools before what it replaces, and `states` are
+    hashes of all that it replaces: thinking that was made behind that goes on behind the block.
+    """
+
+    owner: str
+    model: str
+    data: str = field(repr=False)
+    start: str = ""
+    states: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A short name, made from its data."""
+        return sha256(self.data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Summary(Message):
     """A message that replaces all messages its segments cover: one text part per segment, then the facts.
 
-    A model sees it as a record between marks, in a message with the role `display_role`.
+    A model sees it as a record between marks, in a message with the role `display_role`. The provider that
+    wrote its `block` sees the block in place of the text. The block is in no stored or exported form.
     """
 
     # The same for every summary, or made from the segments and facts.
@@ -74,6 +97,7 @@ class Summary(Message):
     _: KW_ONLY
     facts: str = ""
     display_role: SummaryRole = "user"
+    block: SummaryBlock | None = None
 
     if TYPE_CHECKING:
         # The constructor takes more types than the fields have.
@@ -86,6 +110,7 @@ class Summary(Message):
             created_at: datetime | str | float | None = None,
             agent: str | None = None,
             display_role: SummaryRole = "user",
+            block: SummaryBlock | None = None,
             _made_from: MessageOrigin = NO_ORIGIN,
         ) -> None: ...
 
@@ -153,6 +178,7 @@ def check_summary_role(name: str, value: Any) -> SummaryRole:
 
 def visible_fields(message: Message) -> list[Any]:
     """The fields of a message that a model sees: not its id, time or bookkeeping."""
+    block = message.block if isinstance(message, Summary) else None
     return [
         message.display_role if isinstance(message, Summary) else message.role.value,
         content_to_json(message.content),
@@ -160,4 +186,5 @@ def visible_fields(message: Message) -> list[Any]:
         message.tool_call_id,
         message.name,
         message.is_error,
+        *(() if block is None else (block.name,)),
     ]

@@ -14,7 +14,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from random import random
@@ -477,11 +477,11 @@ class RequestBuilder:
         stream: bool = False,
         version: str | None = None,
         text: str | None = None,
-        beta: str | None = None,
+        betas: Sequence[str] = (),
     ) -> HttpRequest:
         """A request with its headers; `version` is that of the Anthropic API, `text` the body if written.
 
-        `beta` names a feature of the Anthropic API that the body uses, beside those of the user's headers.
+        `betas` name features of the Anthropic API that the body uses, beside those of the user's headers.
         """
         base = self.base_url
         if base is None:
@@ -490,9 +490,9 @@ class RequestBuilder:
         # Compressing a stream would only hold its pieces back.
         headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
         headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
-        if beta is not None:
+        if betas:
             own = headers.get("anthropic-beta")
-            headers["anthropic-beta"] = beta if own is None else f"{own},{beta}"
+            headers["anthropic-beta"] = ",".join([*([own] if own else ()), *betas])
         text = encode_request(body) if text is None else text
         return HttpRequest(
             url=join_url(base, path, self._provider.version),

@@ -20,10 +20,12 @@ from autonomy_ctx.errors import (
     ModelTimeout,
     ModelUnavailable,
     RateLimited,
+    SummaryBlockRefused,
     ThinkingRefused,
 )
 from autonomy_ctx.formats.base import (
     NO_THINKING,
+    RESPONSES,
     CacheFields,
     Format,
     ModelReply,
@@ -38,6 +40,7 @@ from autonomy_ctx.messages.wire import from_dicts
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
+    from autonomy_ctx.formats.compaction import Compaction
     from autonomy_ctx.models.client import ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
@@ -202,23 +205,65 @@ class Model(AsyncResource):
             options=chosen,
         )
         request = self._write_request(read, request_options)
-        try:
+        while True:
             try:
                 return await self._ask(client, request, request_options)
-            except ThinkingRefused as refused:
-                # Once: the reply says that this thinking is never to be sent again.
-                by_provider = refused.by_prefix and self._is_at_provider
-                request = self._write_without_thinking(request, read, request_options, by_provider)
-                return await self._ask(client, request, request_options)
-        except ContextOverflow as overflow:
-            self.learn_window(overflow.window if overflow.is_certain else None)
-            raise
-        except (ModelUnavailable, RateLimited, ModelTimeout) as error:
-            if self.fallback is None:
+            except ContextOverflow as overflow:
+                self.learn_window(overflow.window if overflow.is_certain else None)
                 raise
-            return await self._ask_fallback(
-                self.fallback, error, read, tools=tools, stream=stream, max_tokens=max_tokens, **options
-            )
+            except (ModelUnavailable, RateLimited, ModelTimeout) as error:
+                if self.fallback is None:
+                    raise
+                return await self._ask_fallback(
+                    self.fallback, error, read, tools=tools, stream=stream, max_tokens=max_tokens, **options
+                )
+            except (SummaryBlockRefused, ThinkingRefused) as refused:
+                # Each kind once: the reply says that it is never to be sent again.
+                request, read = self._write_without_refused(refused, request, read, request_options)
+
+    @property
+    def can_compact(self) -> bool:
+        """True if the provider of this model writes summaries on demand: Claude's API, and Responses."""
+        from autonomy_ctx.formats.compaction import can_compact
+
+        return can_compact(self._provider.wire_format, self._model)
+
+    async def compact(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        breakpoints: Sequence[int] = (),
+        cache_key: str | None = None,
+    ) -> Compaction:
+        """Have the provider write a summary of these messages, to stand in their place later.
+
+        They are the messages of a request that was sent, and end before its reply.
+        """
+        from autonomy_ctx.formats.compaction import CompactionReplies, compaction_request, make_compaction
+        from autonomy_ctx.models.client import ModelClient
+
+        if not self.can_compact:
+            raise ValueError(f"the provider of {self.name!r} ({self.provider}) writes no summaries on demand")
+        await self._ensure_client()
+        owner = self._format.name
+        chosen = {name: value for name, value in self._options.items() if value is not None}
+        chosen |= {"breakpoints": breakpoints, "cache_key": cache_key}
+        options = RequestOptions(
+            tools=[tool_spec(tool) for tool in tools or ()],
+            max_tokens=chosen.pop("max_tokens", None),
+            **self._cache_options(chosen),
+            options=chosen,
+        )
+        request = compaction_request(self._write_request(from_dicts(messages), options), owner)
+        client = ModelClient(
+            self.name, CompactionReplies(owner), self._pool, self._timeouts, self._retry_policy
+        )
+        sent = self._request_builder.build_request(
+            request.path, request.body, version=self._version, betas=request.betas
+        )
+        reply = await client.complete(sent)
+        return make_compaction(reply, request, request.block, owner, self._model)
 
     async def close(self) -> None:
         """Close the connections of the running event loop; a client that was passed in stays open."""
@@ -264,8 +309,34 @@ class Model(AsyncResource):
         if self._cache_diagnosis:
             from autonomy_ctx.formats.cache_diagnosis import ask_for_diagnosis
 
-            return ask_for_diagnosis(request, messages, self._format.name)
-        return request
+            request = ask_for_diagnosis(request, messages, self._format.name)
+        if request.block is None:
+            return request
+        return replace(request, thinking=replace(request.thinking, block=request.block.name))
+
+    def _write_without_refused(
+        self,
+        refused: SummaryBlockRefused | ThinkingRefused,
+        request: WireRequest,
+        messages: Sequence[Message],
+        request_options: RequestOptions,
+    ) -> tuple[WireRequest, list[Message]]:
+        """A refused request without what was refused, and its messages; raises if it is not there."""
+        from autonomy_ctx.formats.compaction import without_block
+
+        # OpenAI does not say which of its encrypted items it cannot read.
+        is_block = isinstance(refused, SummaryBlockRefused) or self._format.name == RESPONSES
+        if is_block and request.block is not None:
+            logger.warning("model %s refused a summary of its own; ours is sent from now on", self.name)
+            left = [without_block(one) for one in messages]
+            again = self._write_request(left, request_options)
+            use = replace(again.thinking, refused_block=request.block.name)
+            return replace(again, thinking=use), left
+        if isinstance(refused, SummaryBlockRefused) or request.thinking.refused:
+            raise refused
+        by_provider = refused.by_prefix and self._is_at_provider
+        again = self._write_without_thinking(request, messages, request_options, by_provider)
+        return again, list(messages)
 
     async def _ask_fallback(
         self, fallback: Model, error: ModelError, messages: Sequence[Message], **request: Any
@@ -305,6 +376,8 @@ class Model(AsyncResource):
         logger.warning(
             "model %s refused the thinking of earlier replies; it is left out from now on", self.name
         )
+        known = refused.thinking
+        use = replace(use, block=known.block, refused_block=known.refused_block)
         return replace(again, thinking=use)
 
     async def _ask(
@@ -319,7 +392,7 @@ class Model(AsyncResource):
             stream=stream,
             version=self._version,
             text=request.text,
-            beta=request.beta,
+            betas=request.betas,
         )
         names = original_tool_names(str(spec["name"]) for spec in request_options.tools)
         if not stream:

@@ -25,6 +25,7 @@ from autonomy_ctx.errors import (
     ModelError,
     ModelUnavailable,
     RateLimited,
+    SummaryBlockRefused,
     ThinkingRefused,
 )
 from autonomy_ctx.formats.overflow import find_overflow
@@ -56,6 +57,8 @@ _THINKING_REFUSAL = re.compile(
     r"blocks in the latest assistant message cannot be modified",
     re.IGNORECASE,
 )
+# The codes of what Claude says of its summaries begin so.
+_BLOCK_REFUSAL = "compaction_"
 _SHORT_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}|[0-9]{1,6}")
 _RETRY_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 
@@ -87,7 +90,7 @@ def response_failure(
         return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
     if (overflow := _overflow_failure(model, status, body, code)) is not None:
         return overflow
-    if status == 400 and (refused := _thinking_refusal(model, body, code)) is not None:
+    if status == 400 and (refused := _content_refusal(model, body, code)) is not None:
         return refused
     retry_after_seconds = retry_after(headers, body, now)
     told = (headers.get("x-should-retry") or "").strip().lower()
@@ -110,7 +113,7 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
     code = error_code(body)
     if (overflow := _overflow_failure(model, 400, body, code)) is not None:
         return overflow
-    if (refused := _thinking_refusal(model, body, code)) is not None:
+    if (refused := _content_refusal(model, body, code)) is not None:
         return refused
     status = next((_STATUS_BY_CODE[word] for word in named if word in _STATUS_BY_CODE), None)
     if not streamed or status is None:
@@ -251,9 +254,16 @@ def _overflow_failure(model: str, status: int, body: Any, code: str | None) -> R
     )
 
 
-def _thinking_refusal(model: str, body: Any, code: str | None) -> RequestFailure | None:
-    """An error about the thinking of earlier replies; its wording may change at any time."""
-    said = [_error_object(body).get("message"), *_error_codes(body)]
+def _content_refusal(model: str, body: Any, code: str | None) -> RequestFailure | None:
+    """An error about a summary of the provider's own, or about the thinking of earlier replies.
+
+    The wording of the latter may change at any time.
+    """
+    codes = _error_codes(body)
+    block_code = next((one for one in codes if one.startswith(_BLOCK_REFUSAL)), None)
+    if block_code is not None:
+        return RequestFailure(SummaryBlockRefused(model, code=block_code))
+    said = [_error_object(body).get("message"), *codes]
     text = "\n".join(one for one in said if isinstance(one, str))
     if _THINKING_REFUSAL.search(text) is None:
         return None

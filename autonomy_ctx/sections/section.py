@@ -23,6 +23,8 @@ SectionKind: TypeAlias = Literal["stable", "slow", "volatile"]
 Says: TypeAlias = Literal["states", "adds"]
 # After a change, all that a section said stays in the context, or only the newest, which costs the cache.
 Keep: TypeAlias = Literal["all", "latest"]
+# Before the names of texts with all facts of a conversation, if these do not stand in the summary message.
+FACTS_NAME = "facts "
 
 
 @runtime_checkable
@@ -66,10 +68,14 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
 
 
 class EpochBeginning(NamedTuple):
-    """The facts of users and the pins at the beginning of an epoch: the newest number, and positions."""
+    """The facts of users and the pins at the beginning of an epoch: the newest number, and positions.
+
+    `block` names the summary of a provider that it began with, if any.
+    """
 
     newest_fact: int
     pins: tuple[int, ...]
+    block: str = ""
 
 
 class AddedText(NamedTuple):
@@ -101,6 +107,8 @@ class Contribution:
     added: Sequence[AddedText] = ()
     anew: Contribution | None = None
     beginning: EpochBeginning | None = None
+    # Its messages with a new summary that a provider wrote, before which all that follows can stay as it is.
+    swapped: Contribution | None = None
     # The share of the context that later text may have replaced before all is shown anew.
     max_superseded: float = 1.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Unpack
@@ -17,6 +18,7 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import (
     ContextSummaryConfig,
     SummaryOptions,
+    check_writer,
     make_config,
     resolve_settings,
 )
@@ -32,7 +34,7 @@ from autonomy_ctx.compaction.snapshot import (
     read_snapshot,
 )
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swap import choose_snapshot, summary_until, superseded_share
+from autonomy_ctx.compaction.swap import choose_snapshot, show_older, summary_until, superseded_share
 from autonomy_ctx.compaction.swap_policy import eager
 from autonomy_ctx.compaction.view import (
     summary_tokens,
@@ -53,7 +55,7 @@ from autonomy_ctx.sections.section import (
     Params,
     composition_of,
 )
-from autonomy_ctx.sections.summarized_view import HistoryContribution, show_history
+from autonomy_ctx.sections.summarized_view import HistoryContribution, find_shown_block, show_history
 
 logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -98,7 +100,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._reader = reader
         self._reading_model = summary_model if reader is None else reader
         window = context_window_of(self._reading_model)
+        check_writer(self.config, self._reading_model)
         self._settings = resolve_settings(self.config, window, reader=reader)
+        if self.config.writer == "provider" and self._settings.block_writer is None:
+            logger.warning("no provider is known that could write summaries on demand; ours are shown")
         # The largest budget of the contexts so far, and what the other sections took of the last one.
         self._budget: int | None = None
         self._other_tokens = 0
@@ -114,6 +119,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             hooks=hooks,
             clock=clock,
             find_cached=self._find_cached if self._settings.share_prefix else None,
+            find_request=self._find_request if self._settings.block_writer is not None else None,
         )
         self._mirrors = MemoryMirrors()
         self._conversations: ConversationCache[StoreKey, ConversationState] = ConversationCache(
@@ -185,14 +191,16 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         since = None
         if waits:
             since = composition.covered if known.displayed is None else known.displayed.covered
+        elif self.config.writer == "provider":
+            since = composition.covered
         snapshot = await read_snapshot(memory, key, limits, known, self._metrics, since)
-        if known.displayed is None and since is not None:
+        if known.displayed is None and since is not None and waits:
             # Sent by another process, or by this one before it was restarted.
             known.displayed = summary_until(snapshot, since, self._clock())
         params["conversation_message_count"] = snapshot.head.count
         idle = 0.0 if known.displayed is None else self._clock() - known.displayed.shown_at
         # The summary that is shown may be older than the one that is stored.
-        chosen = snapshot
+        chosen, before = snapshot, known.displayed
         if waits:
             chosen = choose_snapshot(
                 known,
@@ -212,15 +220,13 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         pending = self._summarizer.pending_digest(store_key)
         bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending)
         view = await bounder.bound(chosen)
-        role = self.config.summary_role
-        found = await show_history(
+        show = partial(
+            show_history,
             memory,
             store_key,
             known,
-            chosen,
-            view,
-            settings,
-            role=role,
+            settings=settings,
+            role=self.config.summary_role,
             count=count,
             newest=turn,
             current=snapshot.state,
@@ -229,6 +235,20 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 superseded_share(settings, chosen.entries, count, idle) if self.config.auto else 1.0
             ),
         )
+        found = await show(chosen, view)
+        if self.config.writer == "provider" and turn > view.last_hidden:
+            find = partial(find_shown_block, memory.store, key, composition)
+            if (block := await find(chosen, view)) is not None:
+                anew, found = found, await show(chosen, replace(view, block=block))
+                began_with = "" if composition.beginning is None else composition.beginning.block
+                if block.name != began_with:
+                    # A new one. What was sent is shown as well: all of it behind the new summary can stay.
+                    going = anew
+                    older = show_older(before, snapshot, settings, count, composition.covered, self._clock())
+                    if older is not None:
+                        bounded = await bounder.bound(older)
+                        going = await show(older, replace(bounded, block=await find(older, bounded)))
+                    found = replace(going, anew=anew, swapped=found)
         self._note_shown(known, snapshot, view)
         if len(view.window) < len(chosen.entries):
             self._summarizer.request_digest(memory, key)
@@ -310,7 +330,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._metrics.add("context_tokens", composed.tokens)
         if composed.shared is not None:
             self._metrics.add("context_tokens_shared", composed.shared.tokens)
-        if self._settings.share_prefix:
+        writes_blocks = self._settings.block_writer is not None and bool(composed.state.composer)
+        if self._settings.share_prefix or writes_blocks:
             self._requests[contribution.store_key] = CachedRequest(
                 messages=composed.messages,
                 tokens=composed.tokens,
@@ -319,6 +340,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 cache_key=composed.cache_key,
                 generation=contribution.generation,
                 at=self._clock(),
+                positions=composed.positions() if writes_blocks else (),
+                began=composed.state.began,
             )
         # What the budget leaves for the history beside the other sections.
         own = composed.section_tokens(self.name)
@@ -332,10 +355,14 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     def _find_cached(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
         """The request that the reader's provider has cached for a conversation, if it still has."""
-        request, since = self._requests.get(store_key), self._clock() - self._settings.cache_seconds
-        if request is None or request.generation != generation or request.at < since:
-            return None
-        return request
+        request = self._find_request(store_key, generation)
+        is_cached = request is not None and request.at >= self._clock() - self._settings.cache_seconds
+        return request if is_cached else None
+
+    def _find_request(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
+        """The newest request of a conversation that this process has composed."""
+        request = self._requests.get(store_key)
+        return None if request is None or request.generation != generation else request
 
     # -- looking on -----------------------------------------------------------------------------
 

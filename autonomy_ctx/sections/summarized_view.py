@@ -15,6 +15,7 @@ from autonomy_ctx.compaction.view import (
     detach_late_results,
     facts_until,
     fit_entries,
+    name_of,
     render_summary_facts,
     select_pins,
     summary_message,
@@ -23,13 +24,16 @@ from autonomy_ctx.compaction.view import (
 from autonomy_ctx.language.fact import Fact, RenderedFacts, active_facts, fact_line, fact_number
 from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, SummaryState
+from autonomy_ctx.memory.store import Entry, Key, MessageRef, Store, SummaryState
+from autonomy_ctx.memory.summary_blocks import read_blocks
 from autonomy_ctx.messages.clamp import clamp_message
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.messages.summary import SummaryRole
+from autonomy_ctx.messages.summary import SummaryBlock, SummaryRole
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import (
+    FACTS_NAME,
     AddedText,
+    Composition,
     Contribution,
     EpochBeginning,
     Omission,
@@ -50,6 +54,29 @@ class HistoryContribution(Contribution):
     generation: int = field(kw_only=True)
 
 
+async def find_shown_block(
+    store: Store,
+    key: Key,
+    composition: Composition,
+    snapshot: ConversationSnapshot,
+    view: BoundedView,
+) -> SummaryBlock | None:
+    """The block to show in place of a summary: the one that was sent, or one of a newer summary.
+
+    Once our own text of a summary was sent, it stays.
+    """
+    if view.missing is not None or view.is_digested or not view.segments:
+        return None
+    blocks = await read_blocks(store, key, snapshot.head.generation)
+    found = next((one for one in blocks if one.last == view.last_hidden), None)
+    if found is None:
+        return None
+    beginning, covered = composition.beginning, composition.covered
+    is_sent = beginning is not None and beginning.block == found.block.name
+    is_new = covered is not None and covered < found.last and not composition.is_in_turn
+    return found.block if is_sent or is_new else None
+
+
 async def show_history(
     memory: Memory,
     store_key: StoreKey,
@@ -68,7 +95,8 @@ async def show_history(
     """Pins, the summary message, the user message at `newest` if it is older, and the window.
 
     `current` is the newest summary, whose facts of users are shown at once. With `beginning`, facts and pins
-    that were added later stand behind what was sent.
+    that were added later stand behind what was sent. If a provider wrote the summary, all of them do: nothing
+    may stand before its block, or between it and the window.
     """
     counter, key = memory.token_counter, store_key.key
     # Without the calibration, which changes with every report: the same pins and facts are shown.
@@ -93,15 +121,32 @@ async def show_history(
     )
 
     def show(
-        facts: tuple[Fact, ...], own_pins: Sequence[Entry], added: Sequence[AddedText] = (), **more: Any
+        facts: tuple[Fact, ...],
+        own_pins: Sequence[Entry],
+        added: Sequence[AddedText] = (),
+        block: SummaryBlock | None = None,
+        beginning: EpochBeginning = made_of,
+        **more: Any,
     ) -> HistoryContribution:
         rendered = _render_facts(known, facts, settings, plain)
+        note = settings.note
+        if block is not None:
+            if rendered.text:
+                added = [
+                    AddedText(FACTS_NAME + name_of(rendered.text), data_message(rendered.text)),
+                    *added,
+                ]
+            # Removing a fact removes all texts that have it.
+            more["refs"] = (MessageRef(key.conversation, agent=key.agent),)
+            writer = f"summary written by {block.model}, on demand"
+            note = writer if note is None else f"{note}; {writer}"
         messages: list[Message] = [entry.message for entry in own_pins]
         positions: list[int | None] = [entry.position for entry in own_pins]
         if view.segments or view.missing or rendered.text:
             created = window[0].message.created_at if window else _EPOCH
+            own = rendered.text if block is None else ""
             messages.append(
-                summary_message(view.segments, view.missing, created, role, rendered.text, settings.zone)
+                summary_message(view.segments, view.missing, created, role, own, settings.zone, block)
             )
             positions.append(None)
         return HistoryContribution(
@@ -115,24 +160,40 @@ async def show_history(
             store_key=store_key,
             generation=snapshot.head.generation,
             floor=settings.limits.floor,
-            note=settings.note,
+            note=note,
             added=added,
-            beginning=made_of,
+            beginning=beginning,
             max_superseded=max_superseded,
             **more,
         )
 
     anew = partial(show, facts, pins.entries)
+    if (block := view.block) is not None:
+        is_same = beginning is not None and beginning.block == block.name
+        newest_fact = beginning.newest_fact if beginning is not None and is_same else made_of.newest_fact
+        return show(
+            tuple(fact for fact in facts if not _is_added(fact, newest_fact)),
+            (),
+            _added_texts(pins.entries, facts, newest_fact),
+            block,
+            EpochBeginning(newest_fact, (), block.name),
+            anew=anew(),
+        )
     if beginning is None or (beginning.newest_fact >= made_of.newest_fact and beginning.pins == made_of.pins):
         return anew()
     first = tuple(fact for fact in facts if not _is_added(fact, beginning.newest_fact))
     first_pins = [entry for entry in pins.entries if entry.position in beginning.pins]
     later_pins = [entry for entry in pins.entries if entry.position not in beginning.pins]
-    added = [
-        *(AddedText(f"pin {entry.position}", entry.message, entry.position) for entry in later_pins),
-        *(_added_fact(fact) for fact in active_facts(facts) if _is_added(fact, beginning.newest_fact)),
-    ]
+    added = _added_texts(later_pins, facts, beginning.newest_fact)
     return show(first, first_pins, added, anew=anew()) if added else anew()
+
+
+def _added_texts(pins: Sequence[Entry], facts: tuple[Fact, ...], newest: int) -> list[AddedText]:
+    """Pins, and the facts that users wrote after the one with a number."""
+    return [
+        *(AddedText(f"pin {entry.position}", entry.message, entry.position) for entry in pins),
+        *(_added_fact(fact) for fact in active_facts(facts) if _is_added(fact, newest)),
+    ]
 
 
 def _with_facts_of_users(facts: tuple[Fact, ...], current: tuple[Fact, ...]) -> tuple[Fact, ...]:

@@ -210,6 +210,11 @@ class ComposedContext:
     def facts(self) -> list[str]:
         """The facts that the context shows, one line each."""
         texts = [message.facts for message in self._messages if isinstance(message, Summary)]
+        for message, position in zip(self._messages, self.positions(), strict=True):
+            # Behind a summary that a provider wrote, they stand by themselves.
+            is_own = position is None and not isinstance(message, Summary)
+            if is_own and message.text.startswith(STANDING_HEADING):
+                texts.append(message.text)
         return [line for text in texts for line in text.splitlines() if line and line != STANDING_HEADING]
 
     @property

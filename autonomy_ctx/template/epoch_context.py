@@ -31,6 +31,7 @@ from autonomy_ctx.template.epoch_row import (
     restore_epoch,
     tools_digest,
 )
+from autonomy_ctx.template.epoch_swap import swap_beginning
 from autonomy_ctx.template.running import SectionOptions, SectionResult
 
 # When more of a context than this was replaced by later text, the next one is composed anew.
@@ -47,6 +48,13 @@ class Sections(NamedTuple):
     measure: Measure
     # Whether a change of the application's own text may be sent as an instruction.
     may_instruct: bool = True
+
+    def swapped(self) -> Sections | None:
+        """The sections with a new summary that a provider wrote; None if there is none."""
+        for one in self.results:
+            if one.contribution.swapped is not None:
+                return self._replace(results=[one.as_swapped() for one in self.results])
+        return None
 
     @property
     def change_writer(self) -> ChangeWriter:
@@ -83,10 +91,12 @@ def continue_context(
     budget: BudgetReport | None,
     params: ComposeParams,
     agent: str | None,
+    restated: Sequence[Addition] = (),
 ) -> ComposedContext | EndReason:
     """The context after `base`, with what is new at its end; or the reason why it cannot go on.
 
-    `agent` is the name of the agent that stores its replies; None when nobody does.
+    `agent` is the name of the agent that stores its replies; None when nobody does. What is `restated`
+    follows the new messages of the log.
     """
     is_in_turn = params.composition.is_in_turn
     if base.state.tools != tuple(tools):
@@ -94,6 +104,10 @@ def continue_context(
     found = continue_epoch(base.state.said, said, sections.change_writer, is_in_turn=is_in_turn)
     if isinstance(found, EndReason):
         return found
+    if restated:
+        logs = [one for one in found.additions if found.said[one.section].is_log and not one.names]
+        others = [one for one in found.additions if one not in logs]
+        found = found._replace(additions=[*logs, *restated, *others])
     if agent is not None and _count_replies(found.additions, agent) > 1:
         # A reply to a request that is not known: what it answered may have been another context.
         return EndReason.NOT_RECORDED
@@ -110,6 +124,57 @@ def continue_context(
         most = min([MAX_SUPERSEDED, *(one.contribution.max_superseded for one in sections.results)])
         if superseded > most * made.tokens:
             return EndReason.SUPERSEDED_TEXT
+    return made
+
+
+def swap_context(
+    base: ComposedContext,
+    row: EpochRow,
+    parts: Sequence[EpochPart],
+    sections: Sections,
+    tools: Sequence[object],
+    budget: BudgetReport | None,
+    params: ComposeParams,
+    agent: str | None,
+    number: int,
+) -> ComposedContext | None:
+    """The context with a summary of the provider's in place of the beginning of `base`; None if it cannot.
+
+    It begins the epoch with a number.
+    """
+    said = sections.said()
+    beginning = next(
+        (one.contribution.beginning for one in sections.results if one.contribution.beginning), None
+    )
+    found = swap_beginning(base, row, parts, said, beginning, number)
+    if found is None:
+        return None
+    measure = replace(sections.measure, factor=base.calibration)
+    messages, counts = list[Message](), list[int]()
+    added = [_GrowingSection(_empty_report(index, text, found.parts)) for index, text in enumerate(said)]
+    for section, own, positions, _ in found.runs:
+        added[section].add(own, positions, measure, messages, counts)
+    head = ComposedContext(
+        scope=base.scope,
+        conversation=base.conversation,
+        messages=messages,
+        counts=counts,
+        sections=[one.report_again(result) for one, result in zip(added, sections.results, strict=True)],
+        calibration=base.calibration,
+        state=EpochState(
+            number=number,
+            said=found.said,
+            began=found.row.began,
+            beginning=beginning,
+            tools=base.state.tools,
+            row=found.row,
+        ),
+    )
+    made = continue_context(head, sections, said, tools, budget, params, agent, found.restated)
+    if isinstance(made, EndReason):
+        return None
+    made.state.end_reason, made.state.carried = EndReason.SWAP, tuple(found.parts)
+    made.shared = made.shared_prefix(base)
     return made
 
 

@@ -19,7 +19,7 @@ from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields
-from autonomy_ctx.sections.section import EpochBeginning
+from autonomy_ctx.sections.section import FACTS_NAME, AddedText, EpochBeginning
 from autonomy_ctx.template.epoch import (
     Addition,
     ChangeWriter,
@@ -31,7 +31,7 @@ from autonomy_ctx.template.epoch import (
 
 _write_json = json.JSONEncoder(separators=(",", ":")).encode
 # Where a part stands that is said at the beginning, and whose part a shortened message is.
-_AT_HEAD = _NO_SECTION = -1
+AT_HEAD = NO_SECTION = -1
 # The hash of a text of which a part was dropped.
 UNKNOWN = ""
 # How many of the last turns can be dropped, one after the other, before an epoch ends.
@@ -46,8 +46,10 @@ class EpochPart(NamedTuple):
     messages: tuple[Message, ...] = ()
     taken: int = 0
     refs: tuple[MessageRef, ...] = ()
-    # Of facts and pins beside its log: their names; their texts are found again.
+    # Of facts and pins beside its log: their names; their texts are found again, or are its messages.
     names: tuple[str, ...] = ()
+    # Not shown: only what the section had said before its next part.
+    is_silent: bool = False
 
 
 class KnownText(NamedTuple):
@@ -121,6 +123,8 @@ class EpochState:
     # The stored row of the context before, and of this one once it is to be stored.
     base: EpochRow | None = None
     row: EpochRow | None = None
+    # The parts that the row of the context before does not have in the store: its epoch begins now.
+    carried: tuple[EpochPart, ...] = ()
     # Who composed it, and the rows that it had then; without a name, nothing is stored.
     composer: str = ""
     rows: Sequence[EpochRow] = ()
@@ -163,7 +167,7 @@ def decode_row(name: str, body: str) -> EpochRow | None:
         form["ended"] = EndReason(form["ended"]) if form["ended"] else None
         beginning = form.get("beginning")
         if beginning:
-            form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]))
+            form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]), *beginning[2:])
         form["marks"] = tuple(map(TurnMark._make, form.get("marks", ())))
         form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
         return EpochRow(**form, name=name, body=body)
@@ -175,16 +179,17 @@ def encode_part(part: EpochPart) -> str:
     """The body of a part's record."""
     messages = [wire.to_dict(message) for message in part.messages]
     refs = [(one.conversation, one.position, one.agent, one.generation) for one in part.refs]
-    return _write_json([part.at, part.section, messages, part.taken, refs, part.names])
+    form = [part.at, part.section, messages, part.taken, refs, part.names]
+    return _write_json([*form, True] if part.is_silent else form)
 
 
 def decode_part(body: str) -> EpochPart | None:
     """A part from its record; None for one that another version has written."""
     try:
-        at, section, messages, taken, refs, *names = json.loads(body)
+        at, section, messages, taken, refs, *more = json.loads(body)
         quoted = tuple(MessageRef(*one) for one in refs)
         said = tuple(map(wire.from_dict, messages))
-        return EpochPart(at, section, said, taken, quoted, tuple(names[0]) if names else ())
+        return EpochPart(at, section, said, taken, quoted, tuple(more[0]) if more else (), len(more) > 1)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -219,11 +224,11 @@ def begin_row(
         if text.is_log or text.kind == "stable"
     }
     parts = [
-        EpochPart(_AT_HEAD, section, text.messages, refs=text.refs)
+        EpochPart(AT_HEAD, section, text.messages, refs=text.refs)
         for section, text in enumerate(said)
         if section not in known and text.messages
     ]
-    parts += [EpochPart(at, _NO_SECTION, (message,)) for at, message in shortened.items()]
+    parts += [EpochPart(at, NO_SECTION, (message,)) for at, message in shortened.items()]
     row = EpochRow(
         length=len(messages),
         digest=extend_digest("", messages),
@@ -250,7 +255,10 @@ def extend_row(
     for addition in additions:
         section, count = addition.section, len(addition.messages)
         if addition.names:
-            parts.append(EpochPart(at, section, names=addition.names))
+            # All facts together are others after the next summary.
+            has_all_facts = any(name.startswith(FACTS_NAME) for name in addition.names)
+            texts = addition.messages if has_all_facts else ()
+            parts.append(EpochPart(at, section, texts, names=addition.names))
         elif section in known:
             first, before, digest = known[section]
             own = shown[at - row.length : at - row.length + count]
@@ -333,9 +341,9 @@ def restore_epoch(
         final[section] = text.first(known.total)._replace(added=())
     shortened: dict[int, Message] = {}
     for part in parts:
-        if part.section == _NO_SECTION:
+        if part.section == NO_SECTION:
             shortened[part.at] = part.messages[0]
-        elif part.at == _AT_HEAD:
+        elif part.at == AT_HEAD:
             said[part.section] = final[part.section] = said[part.section].saying(part.messages)
     head = [Addition(section, *said[section].part(first, length)) for section, first, length in row.head]
     length = sum(len(addition.messages) for addition in head)
@@ -360,8 +368,12 @@ def restore_epoch(
             at += part.taken
             continue
         old = final[part.section]
+        if part.is_silent:
+            final[part.section] = old.saying(part.messages)
+            continue
         if part.names:
-            texts = {one.name: one for one in now[part.section].added}
+            texts = dict(zip(part.names, map(AddedText, part.names, part.messages), strict=False))
+            texts |= {one.name: one for one in now[part.section].added}
             found = tuple(texts[name] for name in part.names if name in texts)
             if len(found) < len(part.names):
                 return EndReason.EDIT
@@ -391,7 +403,7 @@ def _fill_known(
     length, others = sum(run.length for run in row.head), 0
     taken = dict.fromkeys(known, 0)
     for part in parts:
-        if part.at >= length and part.section != _NO_SECTION:
+        if part.at >= length and part.section != NO_SECTION and not part.is_silent:
             said = len(part.messages) if now[part.section].says == "adds" else 1
             others += part.taken or len(part.names) or said
             if part.taken:

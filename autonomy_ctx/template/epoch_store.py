@@ -15,6 +15,7 @@ from typing import NamedTuple
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record, Store, make_key
+from autonomy_ctx.memory.summary_blocks import StoredBlock, put_blocks, read_blocks
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import EndReason, SectionText
@@ -89,6 +90,10 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
         base, before = state.base, state.base.parts
         appended = composed.messages[base.length :]
         row, parts = extend_row(base, state.additions, state.said, appended, state.turn)
+        if state.end_reason is not None:
+            # It begins with a part of the context before, under a number of its own.
+            before, parts = 0, [*state.carried, *parts]
+            drafts.append(RecordDraft(NUMBER_KIND, state.composer, str(row.number), generation=generation))
     else:
         before = 0
         row, parts = begin_row(
@@ -154,23 +159,25 @@ async def drop_last_turn(memory: Memory, key: Key) -> int:
 
     All records of epochs are deleted with the messages. Those that are left are put again.
     """
-    epochs = await _read_all(memory.store, key)
+    epochs, blocks = await _read_all(memory.store, key), await _read_blocks(memory.store, key)
     deleted = await memory.drop_last_turn(key.scope, key.conversation)
     if deleted:
         _, left = await memory.read(key.scope, key.conversation, limit=1)
         cut = left[-1].position + 1 if left else 1
+        await _put_blocks(memory.store, key, blocks, cut)
         await _put_shortened(memory.store, key, epochs, cut, is_turn_end=True)
     return deleted
 
 
 async def fork_log(memory: Memory, key: Key, at: int | None, name: str | None) -> str:
     """Fork a conversation; its epochs go on in the fork, as far as their turns are in it."""
-    epochs = await _read_all(memory.store, key)
+    epochs, blocks = await _read_all(memory.store, key), await _read_blocks(memory.store, key)
     made = await memory.fork(key.scope, key.conversation, at=at, name=name)
     last = (await memory.head(key.scope, made)).position
     _, after = await memory.read(key.scope, key.conversation, after=last, before=last + 2)
     is_turn_end = all(entry.message.role is ChatRole.USER for entry in after)
     target = make_key(key.agent, key.scope, made)
+    await _put_blocks(memory.store, target, blocks, last + 1)
     await _put_shortened(memory.store, target, epochs, last + 1, is_turn_end=is_turn_end)
     return made
 
@@ -180,6 +187,17 @@ async def _read_all(store: Store, key: Key) -> list[tuple[EpochRow, list[EpochPa
     records, texts = [await store.read_records(key, kind) for kind in (EPOCH_KIND, PART_KIND)]
     rows = [decode_row(record.name, record.body) for record in records]
     return [(row, _parts_of(row, texts)) for row in rows if row is not None]
+
+
+async def _read_blocks(store: Store, key: Key) -> list[StoredBlock]:
+    return await read_blocks(store, key, (await store.head(key)).generation)
+
+
+async def _put_blocks(store: Store, key: Key, blocks: Sequence[StoredBlock], cut: int) -> None:
+    """Store the summaries of a provider for messages before `cut` in a conversation that has none."""
+    if left := [one for one in blocks if one.last < cut]:
+        generation = (await store.head(key)).generation
+        await put_blocks(store, key, [one._replace(generation=generation) for one in left])
 
 
 async def _put_shortened(

@@ -169,6 +169,11 @@ class SectionResult(NamedTuple):
         anew = self.contribution.anew
         return self if anew is None else self._replace(contribution=anew)
 
+    def as_swapped(self) -> SectionResult:
+        """The result with a new summary that a provider wrote, if there is one."""
+        swapped = self.contribution.swapped
+        return self if swapped is None else self._replace(contribution=swapped)
+
 
 async def run_sections(
     section_options: Sequence[SectionOptions],

@@ -44,7 +44,13 @@ from autonomy_ctx.template.composed import (
     SectionReport,
 )
 from autonomy_ctx.template.epoch import EndReason, SectionText
-from autonomy_ctx.template.epoch_context import Sections, continue_context, head_runs, restore_context
+from autonomy_ctx.template.epoch_context import (
+    Sections,
+    continue_context,
+    head_runs,
+    restore_context,
+    swap_context,
+)
 from autonomy_ctx.template.epoch_row import EpochRow, EpochState
 from autonomy_ctx.template.epoch_store import StoredEpochs
 from autonomy_ctx.template.running import (
@@ -413,6 +419,11 @@ async def _go_on(
         if isinstance(base, ComposedContext):
             # Between requests with another beginning, others were answered.
             agent = stored.agent if row is stored.rows[0] else None
+            if (swapped := sections.swapped()) is not None:
+                number = await stored.read_last_number() + 1
+                parts = await stored.read_parts(row)
+                made = swap_context(base, row, parts, swapped, tools, budget, params, agent, number)
+                return EndReason.SWAP if made is None else made
             found = continue_context(base, sections, said, tools, budget, params, agent)
         if isinstance(found, ComposedContext):
             return found

@@ -34,6 +34,11 @@ _STEP, _STEP_OF_5_5 = 128, 2048
 # Seconds without a request, by `prompt_cache_retention`.
 _RETENTION = {"in_memory": 300.0, "24h": 86_400.0}
 _MARK = "prompt_cache_breakpoint"
+# Nothing else may be said to the endpoint that compacts.
+_COMPACT_FIELDS = {
+    *("model", "input", "instructions", "previous_response_id", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+}
 
 
 def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
@@ -61,6 +66,11 @@ def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) ->
 
 def compact_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
     """Replace everything but the user's messages by one encrypted item."""
+    unknown = sorted(body.keys() - _COMPACT_FIELDS)
+    if unknown:
+        raise ProviderRefusal(
+            f"Unknown parameter: '{unknown[0]}'.", code="unknown_parameter", param=unknown[0]
+        )
     items = _read_input(state, body)
     use = _use_cache(state, body, items)
     state.count += 1
