@@ -18,9 +18,8 @@ from autonomy_ctx.errors import HookError, StoreFull, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
 from autonomy_ctx.memory.store import Key, Store, make_key
 from autonomy_ctx.messages.message import TextContent, ToolCall
-from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
-from autonomy_ctx.tokens import Price
+from autonomy_ctx.tokens import MODELS, ModelInfo, Price
 
 # Each reply costs a cent.
 USAGE = Usage(input_tokens=1_000, cached_tokens=500, output_tokens=500)
@@ -40,7 +39,7 @@ class PricedModel(ScriptedModel):
 
 @pytest.fixture(autouse=True)
 def _price(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRICES, "test-cost", PRICE)  # type: ignore[arg-type,unused-ignore]
+    monkeypatch.setitem(MODELS, "test-cost", ModelInfo(name="test-cost", price=PRICE))
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from autonomy_ctx.inspection import inspect_conversation, read_facts, read_messa
 from autonomy_ctx.memory.encoding import RESULT_LIMIT
 from autonomy_ctx.memory.store import MAX_POSITION
 from autonomy_ctx.messages.message import TextContent
-from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
-from autonomy_ctx.tokens import Price
+from autonomy_ctx.tokens import MODELS, ModelInfo, Price
 
 ANA = ("ana", "trip")
 
@@ -52,8 +51,8 @@ async def test_a_conversation_is_told_with_its_summary_and_its_turns(memory: Mem
 async def test_the_cost_of_turns_and_that_of_summaries_are_told_apart(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRICES, "asked", Price(input=1, output=10))
-    monkeypatch.setitem(PRICES, "writer", Price(input=2, output=20))
+    monkeypatch.setitem(MODELS, "asked", ModelInfo(name="asked", price=Price(input=1, output=10)))
+    monkeypatch.setitem(MODELS, "writer", ModelInfo(name="writer", price=Price(input=2, output=20)))
     usage = Usage(input_tokens=1_000, cached_tokens=600, output_tokens=100)
     asked, writer = (
         ScriptedModel([lambda _: ModelReply(parts=(TextContent("Numbers."),), usage=usage)]) for _ in "ab"

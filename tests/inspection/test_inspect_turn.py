@@ -27,10 +27,9 @@ from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection import diff_turns, inspect_turn, list_turns
 from autonomy_ctx.inspection.changes import advise_on_end, describe_end
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.testing import ScriptedModel
-from autonomy_ctx.tokens import Price
+from autonomy_ctx.tokens import MODELS, ModelInfo, Price
 
 ANA = ("ana", "trip")
 
@@ -115,7 +114,9 @@ async def test_the_first_turn_has_nothing_to_be_compared_with(memory: Memory) ->
 async def test_each_step_has_its_model_its_usage_and_its_cost(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRICES, "priced", Price(input=1.0, output=10.0, cached_input=0.1))
+    monkeypatch.setitem(
+        MODELS, "priced", ModelInfo(name="priced", price=Price(input=1.0, output=10.0, cached_input=0.1))
+    )
     model = named([answer_with_usage("ok", 2000, 0), answer_with_usage("ok", 3000, 2000)], "priced-1")
     agent = Agent("helper", model=model, memory=memory)
     await agent.send("one")

@@ -9,9 +9,8 @@ from postgres_server import Databases
 
 from autonomy_ctx import Agent, CostLimit, CostLimitExceeded, Memory, ModelReply, Usage
 from autonomy_ctx.messages.message import TextContent
-from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
-from autonomy_ctx.tokens import Price
+from autonomy_ctx.tokens import MODELS, ModelInfo, Price
 
 REPLY = ModelReply(parts=(TextContent("ok"),), usage=Usage(input_tokens=10_000))
 CENT = 0.01
@@ -20,7 +19,7 @@ CENT = 0.01
 async def test_what_agents_spend_at_once_is_all_kept(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRICES, "scripted", Price(input=1, output=1))  # type: ignore[arg-type,unused-ignore]
+    monkeypatch.setitem(MODELS, "scripted", ModelInfo(name="scripted", price=Price(input=1, output=1)))
     name = databases.create()
     limit = CostLimit(per_scope=100 * CENT)
 
