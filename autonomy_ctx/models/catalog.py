@@ -31,7 +31,9 @@ class PriceTable(MutableMapping[str, Price]):
         MODELS[name] = replace(MODELS.get(name) or ModelInfo(name=name), price=price)
 
     def __delitem__(self, name: str) -> None:
-        MODELS[name] = replace(MODELS[name], price=None)
+        info = MODELS.pop(name)
+        if info.window is not None:
+            MODELS[name] = replace(info, price=None)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, info in MODELS.items() if info.price is not None)

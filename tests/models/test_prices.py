@@ -9,7 +9,7 @@ import pytest
 from autonomy_ctx import Usage
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
-from autonomy_ctx.tokens import Price, estimate_cost, price_of
+from autonomy_ctx.tokens import MODELS, Price, estimate_cost, price_of
 
 MADE_UP = Price(input=2, cached_input=0.2, cache_write=2.5, output=10)
 
@@ -88,6 +88,16 @@ def test_the_table_may_be_changed(table: MutableMapping[str, Price]) -> None:
     assert price_of(ScriptedModel()) == MADE_UP
     assert price_of("acme/big-2") == MADE_UP
     assert estimate_cost(Usage(output_tokens=1_000_000), ScriptedModel()) == 10
+
+
+def test_a_price_that_is_taken_away_leaves_no_row_behind(table: MutableMapping[str, Price]) -> None:
+    table["scripted"] = MADE_UP
+    del table["scripted"], table["gpt-5"]
+    assert "scripted" not in MODELS
+    assert "gpt-5" not in table
+    assert MODELS["gpt-5"].window == 272_000
+    with pytest.raises(KeyError):
+        del table["scripted"]
 
 
 def test_another_table_may_be_given() -> None:
