@@ -141,9 +141,8 @@ class StoryModel:
     def _usage(self, messages: Sequence[Mapping[str, Any]], text: str) -> Usage:
         """As a cache counts: the messages that the request before began with."""
         texts = [json.dumps(message, default=str) for message in messages]
-        same = next(
-            (at for at, pair in enumerate(zip(texts, self._sent, strict=False)) if pair[0] != pair[1]), 0
-        )
+        pairs = enumerate(zip(texts, self._sent, strict=False))
+        same = next((at for at, (new, old) in pairs if new != old), min(len(texts), len(self._sent)))
         self._sent = texts
         size = sum(map(len, texts)) // 4
         cached = sum(map(len, texts[:same])) // 4

@@ -103,7 +103,7 @@ function figures(report) {
     "dl",
     { class: "figures" },
     figure("Tokens", count(report.tokens), `in ${counted(report.messages.length, "message")}`),
-    figure("Cached prefix", percent(share), `${count(report.cached_tokens)} tokens`),
+    figure("Shared prefix", percent(share), `${counted(report.cached_tokens, "token")} as before`),
     figure("New", count(report.new_tokens), "tokens"),
     usage && figure("Read from cache", count(usage.cached_tokens), `of ${counted(usage.input_tokens, "token")}${usage.cache_write_tokens ? `; ${count(usage.cache_write_tokens)} written` : ""}`),
     usage && figure("Answer", count(usage.output_tokens), usage.reasoning_tokens ? `tokens, ${count(usage.reasoning_tokens)} reasoning` : "tokens"),
