@@ -26,6 +26,7 @@ from autonomy_ctx.formats.base import (
     restore_tool_names,
 )
 from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.messages.wire import from_dicts
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
@@ -191,6 +192,12 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.compaction import can_compact
 
         return can_compact(self._provider.wire_format, self._model)
+
+    def takes_block(self, block: SummaryBlock) -> bool:
+        """Tell whether a summary that a provider wrote is sent to this model, and not our text."""
+        from autonomy_ctx.formats.compaction import takes_block
+
+        return takes_block(block, self._provider.wire_format, self._model)
 
     async def compact(
         self,

@@ -138,8 +138,9 @@ async def show_history(
                 ]
             # Removing a fact removes all texts that have it.
             more["refs"] = (MessageRef(key.conversation, agent=key.agent),)
-            writer = f"summary written by {block.model}, on demand"
-            note = writer if note is None else f"{note}; {writer}"
+            if settings.block_writer is not None and settings.block_writer.takes_block(block):
+                writer = f"summary written by {block.model}, on demand"
+                note = writer if note is None else f"{note}; {writer}"
         messages: list[Message] = [entry.message for entry in own_pins]
         positions: list[int | None] = [entry.position for entry in own_pins]
         if view.segments or view.missing or rendered.text:

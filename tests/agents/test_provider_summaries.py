@@ -279,6 +279,8 @@ async def test_a_refused_block_is_replaced_by_our_text_in_the_same_turn_and_forg
         assert reply.text == "Yes."
         context = await agent.explain()
         assert context.thinking.refused_block
+        report = await inspect_turn(agent.memory, "default", "default", reply.turn)
+        assert report.thinking.is_summary_refused
         assert await stored_blocks(agent) == 0
         assert agent.get_metrics()["summary_blocks_refused"] == 1
         await agent.send("And then?")
@@ -357,6 +359,9 @@ async def test_another_provider_reads_our_text_and_the_first_its_own_again(tmp_p
         await agent.send("And you?")
         assert OWN in json.dumps(server_request(server).body)
         assert not has_block(server_request(server))
+        history = (await agent.explain()).section("conversation_history")
+        assert history is not None
+        assert history.note is None
     async with talking(server, memory=Memory(url), ceiling=10) as agent:
         await agent.send("And you?")
         assert has_block(server_request(server))
