@@ -23,7 +23,8 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.inspection import inspect_turn, list_turns
 from autonomy_ctx.memory.store import make_key
-from autonomy_ctx.memory.summary_blocks import BLOCK_KIND, read_blocks
+from autonomy_ctx.memory.summary_blocks import BLOCK_KIND, StoredBlock, put_blocks, read_blocks
+from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.testing import ProviderRequest, ProviderServer, ScriptedModel
 
@@ -390,6 +391,33 @@ async def test_a_removed_fact_takes_the_block_with_it() -> None:
         assert await stored_blocks(agent) == 0
         await say(agent, "And now?")
     assert "4711" not in json.dumps(server_request(server).body)
+
+
+async def test_our_text_stays_once_it_was_sent() -> None:
+    server, rule = ProviderServer(), TextSection("rule", "stable", "Be brief.")
+    async with talking(server, sections=[rule], ceiling=12) as agent:
+        await say(agent, *turns(8))
+        assert has_block(server_request(server))
+        rule.text = "Be polite."
+        await say(agent, "One", "Two")
+        turn_reports = await list_turns(agent.memory, "default", "default")
+        ends = [(await agent.explain(one.id)).end_reason for one in turn_reports[-2:]]
+    assert ends == [EndReason.INSTRUCTIONS, None]
+    assert OWN in json.dumps(server_request(server).body)
+    assert not server.refused
+
+
+async def test_a_block_of_another_generation_is_not_read_and_is_removed() -> None:
+    block = SummaryBlock(owner="anthropic", model=CLAUDE, data="[]")
+    async with Memory() as memory:
+        await memory.append("default", "default", {"role": "user", "content": "Hello"})
+        store, key = memory.store, make_key(memory.agent, "default", "default")
+        await put_blocks(store, key, [StoredBlock(1, 0, block)])
+        assert [one.block for one in await read_blocks(store, key, 0)] == [block]
+        assert await read_blocks(store, key, 1) == []
+        assert await store.read_records(key, BLOCK_KIND) == []
+        await put_blocks(store, key, [StoredBlock(1, 5, block)])
+        assert await store.read_records(key, BLOCK_KIND) == []
 
 
 async def test_dropped_summaries_take_the_block_with_them() -> None:
