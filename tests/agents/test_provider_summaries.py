@@ -155,6 +155,7 @@ async def test_both_copies_are_kept_and_cover_the_same_messages() -> None:
     assert [(one.first, one.last) for one in state.segments] == [(1, block.last)]
     assert OWN in state.segments[0].text
     assert first_kept.message.role.value == "assistant"
+    assert block.block is not None
     assert block.block.model == CLAUDE
     request = next(one for one in server.requests if "compaction" in one.body)
     assert request.body["messages"][-1]["role"] == "user"
@@ -244,7 +245,11 @@ async def test_a_failed_summary_of_the_provider_leaves_ours(name: str, failure: 
         await say(agent, *turns(5))
         metrics = agent.get_metrics()
         assert OWN in json.dumps(server_request(server).body)
-        assert await stored_blocks(agent) == 0
+        history = (await agent.explain()).section("conversation_history")
+        assert history is not None
+        told = {"unavailable": "ModelUnavailable"}.get(failure, failure)
+        expected = "ModelUnavailable" if name == GPT else told
+        assert history.note == f"the provider wrote no summary ({expected}); ours is shown"
         server.compaction_failures.clear()
         await say(agent, *turns(4))
         assert has_block(server_request(server))
@@ -449,7 +454,10 @@ async def test_a_model_of_which_nothing_is_known_gets_our_text(caplog: pytest.Lo
             await agent.context_template.settled()
         context = await agent.explain()
     assert any(OWN in message.text for message in context.messages)
-    assert "no provider is known" in caplog.text
+    history = context.section("conversation_history")
+    assert history is not None
+    assert history.note == "no provider is known that writes summaries on demand; ours are shown"
+    assert history.note in caplog.text
 
 
 @pytest.mark.parametrize(
