@@ -21,6 +21,8 @@ SLOW = frozenset(
         "agents/test_thinking.py"
         "::test_no_random_conversation_is_refused_or_loses_thinking_behind_an_unchanged_prefix",
         "agents/test_killed_epochs.py",
+        "agents/test_provider_summary_rules.py"
+        "::test_no_random_conversation_is_refused_or_shows_what_was_deleted",
         "agents/test_local_model.py",
         "agents/test_restart.py",
         "black_box",

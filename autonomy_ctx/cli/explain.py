@@ -249,6 +249,8 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
     if thinking.sent or thinking.left_out:
         why = f"; {thinking.left_out:,} left out: {'; '.join(thinking.reasons)}" if thinking.left_out else ""
         yield "thinking", f"{thinking.sent:,}", f"blocks of earlier replies were sent back{why}"
+    if thinking.is_summary_refused:
+        yield "summary", "", "the provider refused the one that it had written; ours was sent in its place"
     usage = report.usage
     if usage is None:
         yield "usage", "", "the provider's count is not known"

@@ -424,7 +424,7 @@ def resolve_settings(
         worker=config.worker,
         schema=config.schema,
         room=room if floor is None and ceiling is None else None,
-        note=_auto_note(config, reason) if is_auto else None,
+        note="; ".join(filter(None, [_auto_note(config, reason), _writer_note(config, reads)])) or None,
         block_writer=reads if config.writer == "provider" and can_compact(reads) else None,
     )
 
@@ -444,8 +444,16 @@ def check_writer(config: ContextSummaryConfig, reader: Any) -> None:
         )
 
 
+def _writer_note(config: ContextSummaryConfig, reader: Any) -> str:
+    """Say that the provider was to write a summary, and cannot."""
+    is_ours = config.writer == "provider" and not can_compact(reader)
+    return "no provider is known that writes summaries on demand; ours are shown" if is_ours else ""
+
+
 def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
-    """Explain what `auto` chose and why."""
+    """Explain what `auto` chose and why; without a reason, it chose nothing."""
+    if not reason:
+        return ""
     return (
         f"auto keeps {config.floor} to {config.ceiling} messages and a summary of up to {config.size:,} "
         f"tokens: {reason}. To choose yourself, give floor, ceiling or size"

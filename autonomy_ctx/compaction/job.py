@@ -262,7 +262,7 @@ class SummaryJob:
     async def _write_block(self, state: SummaryState, last: int) -> None:
         """Have the provider summarize the messages up to a position, too, and store what it writes.
 
-        Without it, our own text is shown.
+        If it writes nothing, the reason is stored, and our own text is shown.
         """
         request, model = self._last_request(state), self._settings.block_writer
         messages = None if request is None else request.before_reply(last + 1)
@@ -277,20 +277,17 @@ class SummaryJob:
                     cache_key=request.cache_key,
                 )
         except Exception as error:
-            problem = type(error).__name__
+            block, problem = None, type(error).__name__
         else:
             self._metrics.add("summarizer_calls")
             self._metrics.add("summarizer_input_tokens", made.usage.input_tokens)
             self._metrics.add("summarizer_output_tokens", made.usage.output_tokens)
-            if made.block is not None:
-                generation = state.head.generation
-                stored = StoredBlock(last, generation, made.block)
-                await put_blocks(self._memory.store, self._key, [stored])
-                self._metrics.add("blocks_written")
-                return
-            problem = made.stop
-        self._metrics.add("blocks_failed")
-        logger.warning("the provider wrote no summary (%s); our own is shown", problem)
+            block, problem = made.block, "" if made.block else made.stop
+        if problem:
+            logger.warning("the provider wrote no summary (%s); our own is shown", problem)
+        self._metrics.add("blocks_failed" if problem else "blocks_written")
+        stored = StoredBlock(last, state.head.generation, block, problem)
+        await put_blocks(self._memory.store, self._key, [stored])
 
     async def _find_completed(self, state: SummaryState, entries: Sequence[Entry]) -> list[FoundDone]:
         """The facts that a digest of these messages has found done: whether they are is decided again."""

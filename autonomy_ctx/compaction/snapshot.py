@@ -102,8 +102,9 @@ class BoundedView:
     missing: tuple[int, int] | None = None
     # Whether the last segment is a digest that is not stored yet.
     is_digested: bool = False
-    # What a provider wrote, to be shown in place of the segments.
+    # What a provider wrote, to be shown in place of the segments; or why it wrote nothing.
     block: SummaryBlock | None = None
+    block_problem: str = ""
 
     @property
     def last_hidden(self) -> int:

@@ -56,11 +56,15 @@ def find_block(messages: Sequence[Message], owner: str, model: str) -> SummaryBl
     """
     first = next((one for one in messages if _is_content(one)), None)
     block = first.block if isinstance(first, Summary) else None
-    if block is None or block.owner != owner or not can_compact(owner, model):
-        return None
-    if (owner == RESPONSES and block.model != model) or _is_refused(block, messages):
+    if block is None or not takes_block(block, owner, model) or _is_refused(block, messages):
         return None
     return block
+
+
+def takes_block(block: SummaryBlock, owner: str, model: str) -> bool:
+    """Tell whether a model, in the format of `owner`, reads a block."""
+    is_own = block.owner == owner and can_compact(owner, model)
+    return is_own and (owner != RESPONSES or block.model == model)
 
 
 def _is_content(message: Message) -> bool:

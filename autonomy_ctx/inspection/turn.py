@@ -124,12 +124,14 @@ class TurnThinking(Report):
     """The thinking of earlier replies that a request had, and that was left out, with the reasons.
 
     `is_refused` says that the provider refused the request for its thinking, and it was sent again without.
+    `is_summary_refused` says the same of a summary that it had written: ours was sent in its place.
     """
 
     sent: int
     left_out: int
     reasons: tuple[str, ...]
     is_refused: bool
+    is_summary_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,6 +366,7 @@ def _report(
             left_out=sum(record.thinking.left_out.values()),
             reasons=tuple(record.thinking.left_out),
             is_refused=record.thinking.refused,
+            is_summary_refused=bool(record.thinking.refused_block),
         ),
         cache_miss=record.cache_miss,
         cost=TurnCost(

@@ -21,11 +21,15 @@ MAX_BLOCKS = 3
 
 
 class StoredBlock(NamedTuple):
-    """A block for the messages 1 to `last` of a conversation, as of a generation."""
+    """A block for the messages 1 to `last` of a conversation, as of a generation.
+
+    If the provider wrote none, `problem` says why.
+    """
 
     last: int
     generation: int
-    block: SummaryBlock
+    block: SummaryBlock | None
+    problem: str = ""
 
 
 async def read_blocks(store: Store, key: Key, generation: int) -> list[StoredBlock]:
@@ -61,21 +65,26 @@ async def drop_block(store: Store, key: Key, name: str) -> None:
     found = [
         (record.name, _decode_block(record.body)) for record in await store.read_records(key, BLOCK_KIND)
     ]
-    names = [last for last, one in found if one is not None and one.block.name == name]
+    blocks = [(last, one.block) for last, one in found if one is not None]
+    names = [last for last, block in blocks if block is not None and block.name == name]
     if names:
         await store.drop_records(key, BLOCK_KIND, names)
 
 
 def _encode_block(stored: StoredBlock) -> str:
-    block = stored.block
-    form = [stored.last, stored.generation, block.owner, block.model, block.data, block.start, block.states]
+    block, form = stored.block, [stored.last, stored.generation, stored.problem]
+    if block is not None:
+        form += [block.owner, block.model, block.data, block.start, block.states]
     return json.dumps(form, separators=(",", ":"))
 
 
 def _decode_block(body: str) -> StoredBlock | None:
     """The block of a record; None for one that another version has written."""
     try:
-        last, generation, owner, model, data, start, states = json.loads(body)
+        last, generation, problem, *form = json.loads(body)
+        if not form:
+            return StoredBlock(last, generation, None, problem)
+        owner, model, data, start, states = form
     except ValueError:
         return None
     block = SummaryBlock(owner=owner, model=model, data=data, start=start, states=tuple(states))

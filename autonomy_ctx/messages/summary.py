@@ -124,6 +124,8 @@ class Summary(Message):
             if after.first <= before.last:
                 raise InvalidMessage("segments", f"overlap or go back at position {after.first}")
         check_summary_role("display_role", self.display_role)
+        if self.block is not None and not isinstance(self.block, SummaryBlock):
+            raise InvalidMessage("block", f"must be a SummaryBlock, not {type(self.block).__name__}")
         object.__setattr__(self, "segments", parts)
         object.__setattr__(self, "content", tuple(map(TextContent, self.texts)))
         # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.

@@ -36,6 +36,7 @@ from autonomy_ctx.formats.base import (
 )
 from autonomy_ctx.formats.model_table import TABLE_DATE, find_model, is_known_model
 from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.messages.wire import from_dicts
 from autonomy_ctx.validation import check_int
 
@@ -227,6 +228,12 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.compaction import can_compact
 
         return can_compact(self._provider.wire_format, self._model)
+
+    def takes_block(self, block: SummaryBlock) -> bool:
+        """Tell whether a summary that a provider wrote is sent to this model, and not our text."""
+        from autonomy_ctx.formats.compaction import takes_block
+
+        return takes_block(block, self._provider.wire_format, self._model)
 
     async def compact(
         self,

@@ -107,10 +107,10 @@ class Contribution:
     added: Sequence[AddedText] = ()
     anew: Contribution | None = None
     beginning: EpochBeginning | None = None
-    # Its messages with a new summary that a provider wrote, before which all that follows can stay as it is.
-    swapped: Contribution | None = None
     # The share of the context that later text may have replaced before all is shown anew.
     max_superseded: float = 1.0
+    # Its messages with a new summary that a provider wrote, behind which all that was sent can stay.
+    swapped: Contribution | None = None
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):

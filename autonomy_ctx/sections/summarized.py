@@ -55,7 +55,7 @@ from autonomy_ctx.sections.section import (
     Params,
     composition_of,
 )
-from autonomy_ctx.sections.summarized_view import HistoryContribution, find_shown_block, show_history
+from autonomy_ctx.sections.summarized_view import HistoryContribution, add_block, show_history
 
 logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -103,7 +103,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         check_writer(self.config, self._reading_model)
         self._settings = resolve_settings(self.config, window, reader=reader)
         if self.config.writer == "provider" and self._settings.block_writer is None:
-            logger.warning("no provider is known that could write summaries on demand; ours are shown")
+            logger.warning("no provider is known that writes summaries on demand; ours are shown")
         # The largest budget of the contexts so far, and what the other sections took of the last one.
         self._budget: int | None = None
         self._other_tokens = 0
@@ -235,20 +235,18 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 superseded_share(settings, chosen.entries, count, idle) if self.config.auto else 1.0
             ),
         )
-        found = await show(chosen, view)
+        add = partial(add_block, memory.store, key, composition)
         if self.config.writer == "provider" and turn > view.last_hidden:
-            find = partial(find_shown_block, memory.store, key, composition)
-            if (block := await find(chosen, view)) is not None:
-                anew, found = found, await show(chosen, replace(view, block=block))
-                began_with = "" if composition.beginning is None else composition.beginning.block
-                if block.name != began_with:
-                    # A new one. What was sent is shown as well: all of it behind the new summary can stay.
-                    going = anew
-                    older = show_older(before, snapshot, settings, count, composition.covered, self._clock())
-                    if older is not None:
-                        bounded = await bounder.bound(older)
-                        going = await show(older, replace(bounded, block=await find(older, bounded)))
-                    found = replace(going, anew=anew, swapped=found)
+            view = await add(chosen, view)
+        found = await show(chosen, view)
+        began_with = "" if composition.beginning is None else composition.beginning.block
+        if view.block is not None and view.block.name != began_with:
+            # A new one. What was sent is shown as well: all of it behind the new summary can stay.
+            going = anew = await show(chosen, replace(view, block=None))
+            older = show_older(before, snapshot, settings, count, composition.covered, self._clock())
+            if older is not None:
+                going = await show(older, await add(older, await bounder.bound(older)))
+            found = replace(going, anew=anew, swapped=found)
         self._note_shown(known, snapshot, view)
         if len(view.window) < len(chosen.entries):
             self._summarizer.request_digest(memory, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -54,27 +54,27 @@ class HistoryContribution(Contribution):
     generation: int = field(kw_only=True)
 
 
-async def find_shown_block(
+async def add_block(
     store: Store,
     key: Key,
     composition: Composition,
     snapshot: ConversationSnapshot,
     view: BoundedView,
-) -> SummaryBlock | None:
-    """The block to show in place of a summary: the one that was sent, or one of a newer summary.
+) -> BoundedView:
+    """The view with the block to show in place of a summary: the one that was sent, or a newer one.
 
     Once our own text of a summary was sent, it stays.
     """
     if view.missing is not None or view.is_digested or not view.segments:
-        return None
+        return view
     blocks = await read_blocks(store, key, snapshot.head.generation)
     found = next((one for one in blocks if one.last == view.last_hidden), None)
-    if found is None:
-        return None
+    if found is None or found.block is None:
+        return view if found is None else replace(view, block_problem=found.problem)
     beginning, covered = composition.beginning, composition.covered
     is_sent = beginning is not None and beginning.block == found.block.name
     is_new = covered is not None and covered < found.last and not composition.is_in_turn
-    return found.block if is_sent or is_new else None
+    return replace(view, block=found.block) if is_sent or is_new else view
 
 
 async def show_history(
@@ -129,7 +129,9 @@ async def show_history(
         **more: Any,
     ) -> HistoryContribution:
         rendered = _render_facts(known, facts, settings, plain)
-        note = settings.note
+        notes = [settings.note] if settings.note else []
+        if view.block_problem:
+            notes.append(f"the provider wrote no summary ({view.block_problem}); ours is shown")
         if block is not None:
             if rendered.text:
                 added = [
@@ -138,8 +140,8 @@ async def show_history(
                 ]
             # Removing a fact removes all texts that have it.
             more["refs"] = (MessageRef(key.conversation, agent=key.agent),)
-            writer = f"summary written by {block.model}, on demand"
-            note = writer if note is None else f"{note}; {writer}"
+            if settings.block_writer is not None and settings.block_writer.takes_block(block):
+                notes.append(f"summary written by {block.model}, on demand")
         messages: list[Message] = [entry.message for entry in own_pins]
         positions: list[int | None] = [entry.position for entry in own_pins]
         if view.segments or view.missing or rendered.text:
@@ -160,7 +162,7 @@ async def show_history(
             store_key=store_key,
             generation=snapshot.head.generation,
             floor=settings.limits.floor,
-            note=note,
+            note="; ".join(notes) or None,
             added=added,
             beginning=beginning,
             max_superseded=max_superseded,

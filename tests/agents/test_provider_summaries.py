@@ -23,7 +23,8 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.inspection import inspect_turn, list_turns
 from autonomy_ctx.memory.store import make_key
-from autonomy_ctx.memory.summary_blocks import BLOCK_KIND, read_blocks
+from autonomy_ctx.memory.summary_blocks import BLOCK_KIND, StoredBlock, put_blocks, read_blocks
+from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.testing import ProviderRequest, ProviderServer, ScriptedModel
 
@@ -154,6 +155,7 @@ async def test_both_copies_are_kept_and_cover_the_same_messages() -> None:
     assert [(one.first, one.last) for one in state.segments] == [(1, block.last)]
     assert OWN in state.segments[0].text
     assert first_kept.message.role.value == "assistant"
+    assert block.block is not None
     assert block.block.model == CLAUDE
     request = next(one for one in server.requests if "compaction" in one.body)
     assert request.body["messages"][-1]["role"] == "user"
@@ -243,7 +245,11 @@ async def test_a_failed_summary_of_the_provider_leaves_ours(name: str, failure: 
         await say(agent, *turns(5))
         metrics = agent.get_metrics()
         assert OWN in json.dumps(server_request(server).body)
-        assert await stored_blocks(agent) == 0
+        history = (await agent.explain()).section("conversation_history")
+        assert history is not None
+        told = {"unavailable": "ModelUnavailable"}.get(failure, failure)
+        expected = "ModelUnavailable" if name == GPT else told
+        assert history.note == f"the provider wrote no summary ({expected}); ours is shown"
         server.compaction_failures.clear()
         await say(agent, *turns(4))
         assert has_block(server_request(server))
@@ -279,6 +285,8 @@ async def test_a_refused_block_is_replaced_by_our_text_in_the_same_turn_and_forg
         assert reply.text == "Yes."
         context = await agent.explain()
         assert context.thinking.refused_block
+        report = await inspect_turn(agent.memory, "default", "default", reply.turn)
+        assert report.thinking.is_summary_refused
         assert await stored_blocks(agent) == 0
         assert agent.get_metrics()["summary_blocks_refused"] == 1
         await agent.send("And then?")
@@ -357,6 +365,9 @@ async def test_another_provider_reads_our_text_and_the_first_its_own_again(tmp_p
         await agent.send("And you?")
         assert OWN in json.dumps(server_request(server).body)
         assert not has_block(server_request(server))
+        history = (await agent.explain()).section("conversation_history")
+        assert history is not None
+        assert history.note is None
     async with talking(server, memory=Memory(url), ceiling=10) as agent:
         await agent.send("And you?")
         assert has_block(server_request(server))
@@ -385,6 +396,33 @@ async def test_a_removed_fact_takes_the_block_with_it() -> None:
         assert await stored_blocks(agent) == 0
         await say(agent, "And now?")
     assert "4711" not in json.dumps(server_request(server).body)
+
+
+async def test_our_text_stays_once_it_was_sent() -> None:
+    server, rule = ProviderServer(), TextSection("rule", "stable", "Be brief.")
+    async with talking(server, sections=[rule], ceiling=12) as agent:
+        await say(agent, *turns(8))
+        assert has_block(server_request(server))
+        rule.text = "Be polite."
+        await say(agent, "One", "Two")
+        turn_reports = await list_turns(agent.memory, "default", "default")
+        ends = [(await agent.explain(one.id)).end_reason for one in turn_reports[-2:]]
+    assert ends == [EndReason.INSTRUCTIONS, None]
+    assert OWN in json.dumps(server_request(server).body)
+    assert not server.refused
+
+
+async def test_a_block_of_another_generation_is_not_read_and_is_removed() -> None:
+    block = SummaryBlock(owner="anthropic", model=CLAUDE, data="[]")
+    async with Memory() as memory:
+        await memory.append("default", "default", {"role": "user", "content": "Hello"})
+        store, key = memory.store, make_key(memory.agent, "default", "default")
+        await put_blocks(store, key, [StoredBlock(1, 0, block)])
+        assert [one.block for one in await read_blocks(store, key, 0)] == [block]
+        assert await read_blocks(store, key, 1) == []
+        assert await store.read_records(key, BLOCK_KIND) == []
+        await put_blocks(store, key, [StoredBlock(1, 5, block)])
+        assert await store.read_records(key, BLOCK_KIND) == []
 
 
 async def test_dropped_summaries_take_the_block_with_them() -> None:
@@ -416,7 +454,10 @@ async def test_a_model_of_which_nothing_is_known_gets_our_text(caplog: pytest.Lo
             await agent.context_template.settled()
         context = await agent.explain()
     assert any(OWN in message.text for message in context.messages)
-    assert "no provider is known" in caplog.text
+    history = context.section("conversation_history")
+    assert history is not None
+    assert history.note == "no provider is known that writes summaries on demand; ours are shown"
+    assert history.note in caplog.text
 
 
 @pytest.mark.parametrize(

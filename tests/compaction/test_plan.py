@@ -11,6 +11,7 @@ from strategies import histories, may_cut, some
 from summary_models import calls, results, users
 
 from autonomy_ctx import Message
+from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.plan import (
     Limits,
     bounded_start,
@@ -18,8 +19,10 @@ from autonomy_ctx.compaction.plan import (
     is_due,
     last_cut,
     nearest_cut,
+    request_cut,
     window_start,
 )
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.stores import Entry
 
 LIMITS = Limits(floor=4, ceiling=8, hard=16)
@@ -157,3 +160,50 @@ def test_a_group_that_is_too_large_is_a_chunk_of_its_own() -> None:
     log = entries([calls("a", "b", "c", name="x"), *results("a", "b", "c"), *users(2)])
     assert chunk_end(log, 2, one) == 4
     assert chunk_end(log[:4], 2, one) == 4
+
+
+@given(logs, st.integers(0, 16), st.integers(0, 12), st.integers(0, 8))
+def test_a_request_ended_where_a_reply_follows_and_the_epoch_had_begun(
+    log: list[Entry], wanted: int, began: int, least: int
+) -> None:
+    cut = request_cut(log, wanted, LIMITS, began=began, least=least)
+    if not cut:
+        return
+    assert may_cut([entry.message for entry in log], cut)
+    assert log[cut].message.role is ChatRole.ASSISTANT
+    assert log[cut - 1].message.role in (ChatRole.USER, ChatRole.TOOL)
+    assert log[cut - 1].position >= began
+    assert cut >= least
+    assert len(log) - cut >= LIMITS.floor // 2
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted", "began", "cut"),
+    # Of questions and answers: replies have odd indexes.
+    [(9, 4, 1, 3), (9, 5, 1, 5), (9, 4, 6, 7), (9, 4, 20, 0), (12, 4, 1, 5), (3, 1, 1, 1)],
+)
+def test_a_cut_at_a_request_leaves_the_floor_and_no_other_summary_due(
+    number: int, wanted: int, began: int, cut: int
+) -> None:
+    talk = entries([Message("user" if at % 2 == 0 else "assistant", str(at)) for at in range(number)])
+    assert request_cut(talk, wanted, LIMITS, began=began) == cut
+
+
+def test_the_request_before_a_reply_is_the_part_before_it() -> None:
+    messages = [Message("system", "Rules"), Message("user", "One"), Message("user", "Note")]
+    messages += [Message("assistant", "Yes"), Message("user", "Two")]
+    request = CachedRequest(
+        messages=messages,
+        tokens=9,
+        tools=(),
+        breakpoints=(),
+        generation=0,
+        at=0.0,
+        positions=(None, 4, None, 5, 6),
+        began=4,
+    )
+    assert request.before_reply(5) == messages[:3]
+    # The reply to the request itself; one that is not known; one of the epoch before.
+    assert request.before_reply(7) == messages
+    assert request.before_reply(9) is None
+    assert request.before_reply(4) is None

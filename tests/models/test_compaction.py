@@ -109,6 +109,31 @@ async def test_a_message_between_block_and_tail_leaves_out_the_thinking_behind_i
     assert server.requests[-1].thinking == 0
 
 
+async def test_a_second_message_of_the_user_right_behind_the_block_leaves_out_the_thinking_after_it() -> None:
+    server = ProviderServer()
+    model = make_model(server)
+    messages = [*await talk(model, 1), Message("user", "And?"), Message("user", "And then?")]
+    messages.append((await model.complete_chat(messages, [LOOK_UP])).message)
+    # The provider asks for another role behind the block than before it.
+    block = await written(model, messages[:4])
+    await model.complete_chat([RULES, shown(block), *messages[4:], Message("user", "Now?")], [LOOK_UP])
+    assert not server.refused
+    assert server.requests[-1].thinking == 0
+
+
+async def test_a_block_of_a_model_that_checks_no_thinking_keeps_none_for_one_that_does() -> None:
+    server = ProviderServer()
+    older = make_model(server, "claude-opus-5")
+    messages = await talk(older, 3)
+    block = await written(older, messages[:4])
+    again = [RULES, shown(block), *messages[4:], Message("user", "Now?")]
+    await older.complete_chat(again, [LOOK_UP])
+    assert server.requests[-1].thinking == 2
+    await make_model(server).complete_chat(again, [LOOK_UP])
+    assert server.requests[-1].thinking == 0
+    assert not server.refused
+
+
 async def test_a_message_before_the_summary_has_the_text_sent() -> None:
     server = ProviderServer()
     model = make_model(server)
