@@ -103,6 +103,8 @@ class Contribution:
     beginning: EpochBeginning | None = None
     # The share of the context that later text may have replaced before all is shown anew.
     max_superseded: float = 1.0
+    # Whether a provider should keep the prefix for longer.
+    long_cache: bool = False
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):

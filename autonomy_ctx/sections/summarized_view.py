@@ -119,6 +119,7 @@ async def show_history(
             added=added,
             beginning=made_of,
             max_superseded=max_superseded,
+            long_cache=known.long_cache,
             **more,
         )
 
