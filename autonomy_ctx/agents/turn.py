@@ -40,7 +40,7 @@ from autonomy_ctx.errors import (
     TurnLost,
     UserMessageMissing,
 )
-from autonomy_ctx.formats.base import ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.formats.base import CacheFields, ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.memory.joint_append import RecordDraft
@@ -412,7 +412,7 @@ class TurnRunner:
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
-            cache_key=composed.cache_key,
+            cache=CacheFields(key=composed.cache_key, is_long=composed.long_cache),
             answered_call_ids=await find_answered_calls(environment.memory, self._key, composed.messages),
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,

@@ -210,6 +210,9 @@ class CacheFields:
     is_long: bool = False
 
 
+NO_CACHE_FIELDS = CacheFields()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
     """Content of a request besides the messages.

@@ -20,6 +20,8 @@ from autonomy_ctx.callables import await_call
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
 from autonomy_ctx.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.formats.base import (
+    NO_CACHE_FIELDS,
+    CacheFields,
     CallStarted,
     ModelReply,
     ReplyFinished,
@@ -108,7 +110,7 @@ class _Options(NamedTuple):
     max_tokens: int | None = None
     breakpoints: Sequence[int] = ()
     answered_call_ids: Sequence[str] = ()
-    cache_key: str | None = None
+    cache: CacheFields = NO_CACHE_FIELDS
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
@@ -126,7 +128,7 @@ async def complete(
     tools: Sequence[Mapping[str, Any]] = (),
     max_tokens: int | None = None,
     breakpoints: Sequence[int] = (),
-    cache_key: str | None = None,
+    cache: CacheFields = NO_CACHE_FIELDS,
     answered_call_ids: Sequence[str] = (),
     on_event: OnEvent | None = None,
     trace_attributes: Attributes = EMPTY,
@@ -137,7 +139,7 @@ async def complete(
     `InvalidModelReply` for a reply without an answer, or with more than `MAX_CALLS` calls or `MAX_PARTS`
     parts. Other errors are the model's own. The span of the call has the `trace_attributes`.
     """
-    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache_key)
+    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache)
     with chat_span(
         model,
         messages,
@@ -190,7 +192,9 @@ async def complete_prompt(
     if (cached := prompt.context) is not None:
         # In the same form as an agent sends it, so that both requests have the same prefix.
         messages = [*cached.messages, *messages]
-        options = _Options(cached.tools, max_tokens, tuple(cached.breakpoints), cache_key=cached.cache_key)
+        options = _Options(
+            cached.tools, max_tokens, tuple(cached.breakpoints), cache=CacheFields(key=cached.cache_key)
+        )
     try:
         with (
             chat_span(model, messages, tools=options.tools, max_tokens=max_tokens) as span,
@@ -218,7 +222,7 @@ async def _reply(
     """Whatever the model replies, read; a client's error that says the request was too long is typed."""
     try:
         if takes_messages(model):
-            named = {"cache_key": options.cache_key} if getattr(type(model), "takes_cache_key", False) else {}
+            fields = _cache_options(model, options.cache)
             answer: Any = await model.complete_chat(
                 messages,
                 tools=options.tools,
@@ -226,7 +230,7 @@ async def _reply(
                 max_tokens=options.max_tokens,
                 breakpoints=options.breakpoints or None,
                 answered_call_ids=options.answered_call_ids or None,
-                **named,
+                **fields,
             )
         else:
             answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)
@@ -254,6 +258,12 @@ async def _reply(
     if on_event is not None and reply.text:
         await on_event(TextDelta(reply.text))
     return reply
+
+
+def _cache_options(model: Any, cache: CacheFields) -> dict[str, Any]:
+    if not getattr(type(model), "takes_cache_fields", False):
+        return {}
+    return {"cache_key": cache.key} | ({"long_cache": True} if cache.is_long else {})
 
 
 async def _call_with_dicts(

@@ -67,7 +67,7 @@ class Model(AsyncResource):
     # Agents and summaries give it messages as they are; other models get dicts.
     takes_messages: ClassVar[Literal[True]] = True
     # Agents name the conversation for the provider's cache.
-    takes_cache_key: ClassVar[Literal[True]] = True
+    takes_cache_fields: ClassVar[Literal[True]] = True
 
     def __init__(
         self,
@@ -297,6 +297,8 @@ class Model(AsyncResource):
     def _cache_options(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """Take the options for the prompt cache out of those of a request."""
         breakpoints, key, is_long = (chosen.pop(name, None) for name in CACHE_OPTIONS)
+        # What the user has decided for the model wins.
+        is_long = self._options.get("long_cache", is_long)
         if self._cache is False:
             return {}
         is_sent = self._cache or (self._is_at_provider and self._provider.knows_cache_fields)

@@ -11,12 +11,18 @@ import pytest
 
 from autonomy_ctx import Agent, Memory
 from autonomy_ctx.models.model import Model
+from autonomy_ctx.testing import StoppedClock
 from autonomy_ctx.testing.providers import ProviderRequest, ProviderServer
 from autonomy_ctx.tools import tool
 
 RULES = "Answer in one sentence. " * 400
 GPT, CLAUDE = "gpt-5.6-sol", "claude-opus-5-5"
 MARK = "prompt_cache_breakpoint"
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
 
 
 def marked_texts(body: Mapping[str, Any]) -> list[str]:
@@ -196,3 +202,36 @@ async def test_a_summary_that_follows_a_cached_request_reads_it() -> None:
     assert written.body["messages"][: len(asked.body["messages"])] == asked.body["messages"]
     assert written.body["prompt_cache_key"] == asked.body["prompt_cache_key"]
     assert written.use.cached >= asked.use.total
+
+
+@pytest.mark.parametrize(("minutes", "is_long"), [(20, True), (1, False)])
+async def test_the_longer_life_is_asked_for_where_pauses_make_it_cheaper(
+    clock: StoppedClock, minutes: int, is_long: bool
+) -> None:
+    server = ProviderServer(clock=lambda: clock().timestamp())
+    model = Model("claude-fable-5-2", client=server.client(), api_key="k")
+    async with (
+        Memory(clock=clock) as memory,
+        Agent("guide", RULES, model=model, memory=memory, context_summary="auto", clock=clock) as agent,
+    ):
+        for number in range(8):
+            await agent.send(f"Question {number}? " + "And more. " * 50, scope="ana", conversation="trip")
+            await agent.settled()
+            clock.advance(60 * minutes)
+    asked = [one for one in server.requests if "Question 7?" in str(one.body["messages"][-1])]
+    assert ("'ttl': '1h'" in str(asked[-1].body)) == is_long
+    assert asked[-1].use.cached > 0
+
+
+async def test_what_the_user_decides_of_the_life_wins(clock: StoppedClock) -> None:
+    server = ProviderServer(clock=lambda: clock().timestamp())
+    model = Model("claude-fable-5-2", client=server.client(), api_key="k", long_cache=False)
+    async with (
+        Memory(clock=clock) as memory,
+        Agent("guide", RULES, model=model, memory=memory, context_summary="auto", clock=clock) as agent,
+    ):
+        for number in range(8):
+            await agent.send(f"Question {number}? " + "And more. " * 50, scope="ana", conversation="trip")
+            await agent.settled()
+            clock.advance(1200)
+    assert "'ttl'" not in str([one.body for one in server.requests])
