@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ class Talk:
     sent: int = 0
     kept: int = 0
     refused: int = 0
+    # In US dollars, with what the provider charges for its summaries.
+    cost: float = 0.0
+    blocks: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -83,11 +87,9 @@ def answer(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     last = messages[-1]["content"]
     blocks = [] if isinstance(last, str) else last
     thinking = {"type": "thinking", "thinking": ""}
-    if (
-        not any(block["type"] == "tool_result" for block in blocks)
-        and len(messages) % 4 == 1
-        and "tools" in body
-    ):
+    asked = re.findall(r"Question (\d+)", str(last))
+    is_odd = bool(asked) and int(asked[-1]) % 2 == 1
+    if is_odd and not any(block["type"] == "tool_result" for block in blocks) and "tools" in body:
         name = f"toolu_{len(messages)}_{abs(hash(str(messages))) % 10**9}"
         return [thinking, {"type": "tool_use", "id": name, "name": "look_up", "input": {"order": "1149"}}]
     return [thinking, {"type": "text", "text": said(len(messages), 30)}]
@@ -95,7 +97,9 @@ def answer(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _plain(summary: Any) -> Callable[[Model, Memory], Agent]:
     def build(model: Model, memory: Memory, tools: Sequence[Any] = (look_up,)) -> Agent:
-        config = {"model": HonestModel()} | ({"auto": True} if summary == "auto" else {})
+        config: dict[str, Any] = {"model": HonestModel()} | ({"auto": True} if summary == "auto" else {})
+        if summary == "provider" and model.can_compact:
+            config["writer"] = "provider"
         return Agent(
             "shop", instructions="You help.", model=model, memory=memory, tools=tools, context_summary=config
         )
@@ -123,6 +127,7 @@ SCENARIOS = (
     Scenario("a section that changes", _with(ClockSection)),
     Scenario("recall", _with(RecallSection)),
     Scenario("one more tool after a restart", _plain(True), restart_after=20),
+    Scenario("the provider summarizes", _plain("provider")),
 )
 
 
@@ -149,14 +154,19 @@ async def hold(scenario: Scenario, name: str) -> Talk:
     answered = [request for request in server.requests if request.status == 200]
     talk.sent, talk.refused = len(server.requests), len(server.refused)
     talk.kept = sum(request.thinking for request in answered)
+    talk.cost = sum(request.cost or 0.0 for request in answered)
+    talk.blocks = sum("compaction" in request.body for request in answered)
     return talk
 
 
 async def measure(folder: Path) -> list[Figure]:
     figures = []
+    talks: dict[str, Talk] = {}
     for scenario in SCENARIOS:
         for name in MODELS:
             talk = await hold(scenario, name)
+            if name == MODELS[0]:
+                talks[scenario.name] = talk
             api = "Bedrock" if name.startswith("us.") else "Claude API"
             figures.append(
                 Figure(
@@ -167,4 +177,25 @@ async def measure(folder: Path) -> list[Figure]:
                     bound=0,
                 )
             )
+    own, provider = talks["plain"], talks["the provider summarizes"]
+    figures.append(
+        Figure(
+            name="thinking sent back, the provider summarizes / we do",
+            ours=f"{provider.kept:,} blocks, {provider.blocks} summaries",
+            floor=f"{own.kept:,} blocks",
+            value=provider.kept / own.kept,
+            bound=1,
+            at_most=False,
+        )
+    )
+    figures.append(
+        Figure(
+            # No bound: kept thinking costs its tokens, and a summary is one more request.
+            name="cost, the provider summarizes / we do",
+            ours=f"${provider.cost:.4f}",
+            floor=f"${own.cost:.4f}, without our own summaries",
+            value=provider.cost / own.cost,
+            bound=float("inf"),
+        )
+    )
     return figures
