@@ -14,6 +14,7 @@ from typing import Any
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
 from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.call import Prompt
 from autonomy_ctx.models.catalog import cache_rule, price_of
@@ -34,6 +35,11 @@ class CachedRequest:
     # For each message its position in the log, if it has one, and the newest one when the epoch began.
     positions: Sequence[int | None] = ()
     began: int = 0
+
+    @property
+    def covered(self) -> int:
+        """The position up to which a summary stands for messages."""
+        return max((one.covers_to for one in self.messages if isinstance(one, Summary)), default=0)
 
     def before_reply(self, position: int) -> Sequence[Message] | None:
         """The messages of the request that the reply at a position answers; None if it is not known.

@@ -182,12 +182,16 @@ class SummaryJob:
     def _end_of_request(
         self, state: SummaryState, entries: Sequence[Entry], wanted: int, limits: Limits, hidden: int
     ) -> int:
-        """The cut for a provider that summarizes as well, where a request ended; 0 to wait for one."""
+        """The cut for a provider that summarizes as well, where a request ended; 0 to wait."""
         request = self._last_request(state)
         if request is None:
             return wanted
+        may_wait = not hidden and self._may_wait(entries, limits)
+        if may_wait and state.covered > request.covered:
+            # There is a summary that was not shown yet: the one after it would only replace it.
+            return 0
         cut = request_cut(entries, wanted, limits, began=request.began, least=hidden)
-        return cut or (0 if not hidden and self._may_wait(entries, limits) else wanted)
+        return cut or (0 if may_wait else wanted)
 
     def _may_wait(self, entries: Sequence[Entry], limits: Limits) -> bool:
         """Tell whether there is room to wait for the reply to a request of the current epoch."""

@@ -6,6 +6,7 @@ after the last position is shown verbatim. The facts that hold stand after the s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
@@ -74,6 +75,18 @@ class SummaryBlock:
     def name(self) -> str:
         """A short name, made from its data."""
         return sha256(self.data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def readable_texts(self) -> tuple[str, str]:
+        """The text of the summary, if it is not encrypted, and the messages that stand beside it."""
+        summary, others = list[str](), list[str]()
+        for item in json.loads(self.data):
+            content = item.get("content")
+            parts = content if isinstance(content, list) else [{"text": content}]
+            texts = [part.get("text") for part in parts if isinstance(part, dict)]
+            found = summary if item.get("type") == "compaction" else others
+            found += [text for text in texts if isinstance(text, str)]
+        return "\n".join(summary), "\n".join(others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent
+from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 
 MIN_REPORT_WEIGHT = 0.2
@@ -217,6 +218,10 @@ def count_message(message: Message, count: Callable[[str], int]) -> int:
         total += PER_CALL + count(call.name) + count(call.arguments)
     if message.name:
         total += count(message.name)
+    if isinstance(message, Summary) and message.block is not None:
+        # Ours has about as many tokens as one that cannot be read.
+        summary, others = message.block.readable_texts
+        total = max(total, PER_MESSAGE + count(summary)) + count(others)
     return total
 
 

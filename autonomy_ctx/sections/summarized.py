@@ -245,11 +245,11 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         add = partial(add_block, memory.store, key, composition)
         if self.config.writer == "provider" and turn > view.last_hidden:
             view = await add(chosen, view)
-        found = await show(chosen, view)
+        found: Contribution = await show(chosen, view)
         began_with = "" if composition.beginning is None else composition.beginning.block
         if view.block is not None and view.block.name != began_with:
             # A new one. What was sent is shown as well: all of it behind the new summary can stay.
-            going = anew = await show(chosen, replace(view, block=None))
+            anew = going = found.anew or found
             older = show_older(before, snapshot, settings, count, composition.covered, self._clock())
             if older is not None:
                 going = await show(older, await add(older, await bounder.bound(older)))

@@ -311,6 +311,44 @@ async def test_a_refused_block_costs_one_request_of_a_turn_with_steps() -> None:
     assert ends == [None] * 4
 
 
+async def test_a_long_turn_has_the_provider_summarize_once_and_keeps_what_it_shows() -> None:
+    steps: list[dict[str, Any]] = []
+
+    def answer(body: Any) -> list[dict[str, Any]]:
+        thought = {"type": "thinking", "thinking": ""}
+        return [
+            thought,
+            steps.pop() if steps and "compaction" not in body else {"type": "text", "text": "Yes."},
+        ]
+
+    server = ProviderServer(answer)
+    async with talking(server, hard_limit=60) as agent:
+        await say(agent, *turns(5))
+        before = len(server.requests)
+        steps += [{"type": "tool_use", "id": f"t{at}", "name": "look_up", "input": {}} for at in range(9)]
+        await say(agent, "Look nine times")
+        ends = [(await agent.explain(step=step)).end_reason for step in range(1, 11)]
+        asked = [one for one in server.requests[before:] if "compaction" in one.body]
+        await say(agent, "And now?")
+        context = await agent.explain()
+    assert ends == [None] * 10
+    assert len(asked) == 1
+    assert (context.end_reason, context.thinking.left_out) == (EndReason.SWAP, {})
+    assert not server.refused
+
+
+async def test_a_fact_that_stands_in_the_tail_is_shown_after_a_swap() -> None:
+    server = ProviderServer()
+    async with talking(server) as agent:
+        await say(agent, *turns(3))
+        await agent.facts().add("rule", "Only before noon.")
+        await say(agent, *turns(1))
+        for text in turns(8):
+            await say(agent, text)
+            assert "Only before noon" in json.dumps(server_request(server).body)
+    assert not server.refused
+
+
 async def test_a_deleted_message_takes_the_block_with_it() -> None:
     server = ProviderServer(lambda body: [{"type": "text", "text": "The secret is Turku."}])
     async with talking(server) as agent:

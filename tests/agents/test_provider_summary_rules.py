@@ -142,7 +142,8 @@ class Conversation:
         for text in self.gone:
             assert all(text not in json.dumps(one.body) for one in self.server.requests[before:]), text
         shown = json.dumps(sent[0].body)
-        for text in (self.clock.text, "Be brief", "And ferries"):
+        rules = [fact.text for fact in await agent.facts(**self.where) if fact.source == "user"]
+        for text in (self.clock.text, "Be brief", "And ferries", *rules):
             assert text in shown, text
 
     async def disturb(self, agent: Agent, number: int) -> None:

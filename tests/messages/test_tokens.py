@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from autonomy_ctx import (
     ToolCall,
 )
 from autonomy_ctx.messages import wire
-from autonomy_ctx.messages.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, PER_TOOL
+from autonomy_ctx.messages.summary import Segment, Summary, SummaryBlock
+from autonomy_ctx.messages.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, PER_TOOL, count_message
 from autonomy_ctx.tokens import Calibration, ExactTextCounter, TokenCounter
 
 
@@ -240,3 +242,24 @@ def test_models_with_the_same_vocabulary_count_under_one_name(exact: ExactTextCo
 def test_a_model_without_a_vocabulary_is_told_to_use_the_estimate() -> None:
     with pytest.raises(ValueError, match="no bundled vocabulary fits 'claude-sonnet-4'; use the estimate"):
         ExactTextCounter("claude-sonnet-4")
+
+
+@pytest.mark.parametrize(
+    ("items", "more"),
+    [
+        # Claude's text is longer than ours, or shorter; OpenAI's cannot be read and has messages beside it.
+        ([{"type": "compaction", "content": "a b c d e f"}], 4),
+        ([{"type": "compaction", "content": "a"}], 0),
+        ([{"type": "compaction", "content": None}, {"content": ["odd", {"text": 4}]}], 0),
+        ([{"type": "message", "role": "user", "content": "x y z"}, {"type": "compaction"}], 3),
+        (
+            [{"type": "message", "content": [{"type": "input_text", "text": "x y"}]}, {"type": "compaction"}],
+            2,
+        ),
+    ],
+)
+def test_a_summary_of_a_provider_costs_what_can_be_read_of_it(items: list[Any], more: int) -> None:
+    block = SummaryBlock(owner="anthropic", model="claude-opus-5-5", data=json.dumps(items))
+    segments = [Segment(text="two words", first=1, last=2)]
+    words = partial(count_message, count=lambda text: len(text.split()))
+    assert words(Summary(segments, block=block)) == words(Summary(segments)) + more
