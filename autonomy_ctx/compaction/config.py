@@ -13,16 +13,17 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
+from autonomy_ctx.compaction.cost_model import CostModel
 from autonomy_ctx.compaction.facts import ProfileRule
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.schema import SummarySchema, read_schema
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.formats.model_info import model_name
-from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE, CacheRule, Price
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
 from autonomy_ctx.messages.summary import SummaryRole, check_summary_role
 from autonomy_ctx.models.call import is_chat_model
-from autonomy_ctx.models.catalog import price_of
+from autonomy_ctx.models.catalog import cache_rule, price_of
 from autonomy_ctx.validation import check_int, check_seconds
 
 Writer: TypeAlias = Literal["own", "provider"]
@@ -74,8 +75,8 @@ class ContextSummaryConfig:
     # Have the model that reads the context write the summary, after what it has cached, if that is cheaper:
     # `auto` when the model that writes summaries is known to be the one that reads the context.
     share_prefix: bool | Literal["auto"]
-    # Seconds for which a provider keeps what it has cached.
-    cache_seconds: float
+    # Seconds for which a provider keeps what it has cached; None for those in the table of models.
+    cache_seconds: float | None
     # The role of the message that shows the summary. Most models read a "system" message as rules.
     summary_role: SummaryRole
     # Keep facts (rules, decisions, values, open items) below the summary.
@@ -112,7 +113,7 @@ class ContextSummaryConfig:
         lease: float = 30.0,
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
         share_prefix: bool | Literal["auto"] = "auto",
-        cache_seconds: float = 300.0,
+        cache_seconds: float | None = None,
         summary_role: SummaryRole = "user",
         facts: bool = True,
         profile: bool | ProfileRule = False,
@@ -181,7 +182,8 @@ class ContextSummaryConfig:
         check_int("pin_tokens", self.pin_tokens, least=0)
         check_seconds("timeout", self.timeout)
         check_seconds("lease", self.lease, most=MAX_LEASE_SECONDS)
-        check_seconds("cache_seconds", self.cache_seconds)
+        if self.cache_seconds is not None:
+            check_seconds("cache_seconds", self.cache_seconds)
         policy_of(self.swap)
         check_summary_role("summary_role", self.summary_role)
         resolve_timezone(self.timezone)
@@ -233,7 +235,7 @@ class SummaryOptions(TypedDict, total=False):
     lease: float
     swap: Literal["eager", "cost"] | SwapPolicy
     share_prefix: bool | Literal["auto"]
-    cache_seconds: float
+    cache_seconds: float | None
     summary_role: SummaryRole
     facts: bool
     profile: bool | ProfileRule
@@ -321,6 +323,8 @@ class CompactionSettings:
     note: str | None = None
     # The model whose provider writes summaries as well; None if none does.
     block_writer: Any = None
+    # Decides when a summary pays; None where limits were given.
+    costs: CostModel | None = None
 
     def limits_beside(self, summary_tokens: int) -> Limits:
         """The limits of a window beside a summary: a history that passes its room is cut back in a step."""
@@ -367,14 +371,16 @@ def resolve_settings(
     reader: Any = None,
     budget: int | None = None,
     room: int | None = None,
+    other_tokens: int = 0,
 ) -> CompactionSettings:
     """A configuration with every limit a number; `window` is the context window that fractions refer to.
 
     Under a `budget` in tokens the usual size of a summary is at most a third of it. `room` is what the
-    budget leaves for the summary and the window; it is used unless limits in tokens were given.
+    budget leaves for the summary and the window; it is used unless limits in tokens were given. A context
+    has `other_tokens` beside the conversation.
     """
     reads, is_auto = reader if reader is not None else config.model, config.auto
-    reason = ""
+    reason, by_cost = "", is_auto and not config.ceiling and config.ceiling_tokens is None
     if is_auto:
         chosen = choose_limits(window, price_of(reads), model=model_name(reads))
         config, reason = _fill_limits(config, chosen, with_room=room is not None), chosen.reason
@@ -394,6 +400,10 @@ def resolve_settings(
             f"hard_limit_tokens ({hard}) leaves too little room beside a summary of size {config.size}; "
             f"give at least {2 * config.size}, or a smaller size"
         )
+    size, shares_prefix = _size_within(config.size, budget), _shares_prefix(config, reader)
+    price, cache = price_of(reads) or DEFAULT_PRICE, cache_rule(reads)
+    if config.cache_seconds is not None:
+        cache = replace(cache, seconds=config.cache_seconds)
     limits = Limits(
         floor=config.floor,
         ceiling=config.ceiling,
@@ -404,7 +414,7 @@ def resolve_settings(
     )
     return CompactionSettings(
         limits=limits,
-        size=_size_within(config.size, budget),
+        size=size,
         model=config.model,
         instructions=config.instructions,
         timeout=config.timeout,
@@ -414,18 +424,22 @@ def resolve_settings(
         pin_tokens=config.pin_tokens if hard is None else min(config.pin_tokens, hard // 8),
         lease=config.lease,
         swap=policy_of(config.swap),
-        share_prefix=_shares_prefix(config, reader),
-        cache_seconds=config.cache_seconds,
+        share_prefix=shares_prefix,
+        cache_seconds=cache.seconds,
         reader=reads,
-        price=price_of(reads) or DEFAULT_PRICE,
+        price=price,
         facts=config.facts,
         profile=config.profile,
         zone=resolve_timezone(config.timezone),
         worker=config.worker,
         schema=config.schema,
         room=room if floor is None and ceiling is None else None,
-        note="; ".join(filter(None, [_auto_note(config, reason), _writer_note(config, reads)])) or None,
+        note=(
+            "; ".join(filter(None, [_auto_note(config, reason, by_cost), _writer_note(config, reads)]))
+            or None
+        ),
         block_writer=reads if config.writer == "provider" and can_compact(reads) else None,
+        costs=_cost_model(config, reads, cache, shares_prefix, size, other_tokens) if by_cost else None,
     )
 
 
@@ -450,14 +464,41 @@ def _writer_note(config: ContextSummaryConfig, reader: Any) -> str:
     return "no provider is known that writes summaries on demand; ours are shown" if is_ours else ""
 
 
-def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
+def _cost_model(
+    config: ContextSummaryConfig,
+    reader: Any,
+    cache: CacheRule,
+    shares_prefix: bool,
+    size: int,
+    other_tokens: int,
+) -> CostModel:
+    """The costs by which `auto` decides. Without the price of the reader, those of most models count."""
+    price, writer = price_of(reader), price_of(config.model)
+    if price is None or not price.input:
+        price, writer = DEFAULT_PRICE, None
+    return CostModel(
+        price=price,
+        # A digest is written without a model.
+        writer=Price(input=0, output=0) if config.model is None else writer or price,
+        cache=cache,
+        shares_prefix=shares_prefix,
+        floor=config.floor,
+        size=size,
+        other_tokens=other_tokens,
+    )
+
+
+def _auto_note(config: ContextSummaryConfig, reason: str, by_cost: bool) -> str:
     """Explain what `auto` chose and why; without a reason, it chose nothing."""
     if not reason:
         return ""
-    return (
-        f"auto keeps {config.floor} to {config.ceiling} messages and a summary of up to {config.size:,} "
-        f"tokens: {reason}. To choose yourself, give floor, ceiling or size"
+    size = f"a summary of up to {config.size:,} tokens"
+    chosen = (
+        f"auto writes {size} when the messages before the last {config.floor} have cost as much as it will"
+        if by_cost
+        else f"auto keeps {config.floor} to {config.ceiling} messages and {size}"
     )
+    return f"{chosen}: {reason}. To choose yourself, give floor, ceiling or size"
 
 
 def _shares_prefix(config: ContextSummaryConfig, reader: Any) -> bool:

@@ -39,7 +39,13 @@ from autonomy_ctx.compaction.plan import (
     window_start,
 )
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import render_summary_facts, summary_tokens, window_budget
+from autonomy_ctx.compaction.view import (
+    pays,
+    render_summary_facts,
+    shown_tokens,
+    summary_tokens,
+    window_budget,
+)
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.compaction.writer import (
     INLINE_CHARACTERS,
@@ -105,9 +111,14 @@ class SummaryJob:
         metrics: SummaryMetrics,
         find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
         find_request: Callable[[StoreKey, int], CachedRequest | None] | None = None,
+        *,
+        expires: bool = False,
     ) -> None:
         self._memory, self._key = memory, key
         self._find_cached, self._find_request = find_cached, find_request
+        self._expires = expires
+        # The last position of what was found to pay in this run.
+        self._last_that_pays = 0
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
@@ -129,11 +140,24 @@ class SummaryJob:
         complete = head.position <= after + READ_AHEAD
         lead = expected_messages(entries, self._metrics.summary_seconds) if self._settings.lead else 0
         limits = self._settings.limits_beside(summary_tokens(self._settings, state))
-        if complete and not (is_due(entries, limits, self._count, lead) or state.covered > after):
+        is_begun = entries[0].position <= self._last_that_pays
+        if complete and not (
+            is_begun
+            or is_due(entries, limits, self._count, lead)
+            or state.covered > after
+            or pays(self._settings, state, entries, self._count, expires=self._expires)
+        ):
             return state, None
-        end = (
-            window_start(entries, limits, self._count, self._settings.room) if complete else last_cut(entries)
-        )
+        costs = self._settings.costs
+        if is_begun:
+            # More than one call may take: the rest of it follows.
+            end = sum(entry.position <= self._last_that_pays for entry in entries)
+        elif complete:
+            end = window_start(entries, limits, self._count, self._settings.room)
+        else:
+            end = last_cut(entries)
+        if costs is not None and complete and not is_begun:
+            end = costs.move_cut(entries, end, shown_tokens(state), self._count)
         # The messages behind a digest are no longer shown, so they belong to this batch.
         hidden = sum(entry.position <= state.covered for entry in entries)
         end = max(end, hidden)
@@ -141,6 +165,8 @@ class SummaryJob:
             end = self._end_of_request(state, entries, end, limits, hidden)
         if not end:
             return state, None
+        if costs is not None and complete:
+            self._last_that_pays = entries[end - 1].position
         chosen = entries[: chunk_end(entries[:end], self._writer.max_batch_tokens, self._count)]
         place = f"{head.generation}:{after}"
         # Changes with every batch of new messages, also while the first of a backlog stay the same.

@@ -17,6 +17,8 @@ from autonomy_ctx.messages.message import ChatRole, Message
 
 CountMessage: TypeAlias = Callable[[Message], int]
 
+# Tokens of messages for one call of the summarizer, at most.
+MAX_BATCH_TOKENS = 12_000
 # Source tokens for one token of summary, at most, and the shortest summary to ask for.
 COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # From this length on, or this part of the size, a summary of a longer batch is only longer where the batch
@@ -190,6 +192,13 @@ RANGE_TOKENS = 44
 # A merged digest is smaller than a new one. The more segments there is room for, the fewer merges
 # a message goes through.
 MERGED_DIGEST_PART = 7
+
+
+def segment_target(tokens: int, size: int) -> int:
+    """The tokens that a segment of a batch of so many should have, in a summary of a size."""
+    long = max(LONG_SUMMARY_TOKENS, size // LONG_SUMMARY_PART)
+    wanted = max(min(tokens // COMPRESSION_RATIO, long), tokens // MAX_COMPRESSION_RATIO)
+    return max(min(size // 4, max(MIN_SUMMARY_TOKENS, wanted)), 32)
 
 
 def merging_size(segments: Sequence[StoredSegment]) -> int:

@@ -149,6 +149,10 @@ class ConversationState:
     learned_from: tuple[int, int] | None = None
     # The last position that was read ahead for a digest.
     read_ahead: int = 0
+    # Whether its pauses call for the longer life of a provider's cache, and whether a task waits for the end
+    # of that life.
+    long_cache: bool = False
+    is_watched: bool = False
     # Since when summaries are behind what the ceiling asks for.
     late_since: float | None = None
 

@@ -104,6 +104,8 @@ class Summarizer:
         self.task = settings.task
         # By store and key: two memories may hold conversations with the same name.
         self._running: set[StoreKey] = set()
+        # Those whose cache will expire before the next request.
+        self._expiring: set[StoreKey] = set()
         self._storing_digests: set[StoreKey] = set()
         self._pending_digests: ConversationCache[StoreKey, PendingDigest] = ConversationCache(
             _TRACKED_CONVERSATIONS
@@ -132,13 +134,18 @@ class Summarizer:
         """Conversations that are being summarized or wait for it."""
         return len(self._running) + len(self._queued)
 
-    def request(self, memory: Memory, key: Key) -> None:
-        """Request a summary of a conversation, unless one is in progress or must wait."""
+    def request(self, memory: Memory, key: Key, *, expires: bool = False) -> None:
+        """Request a summary of a conversation, unless one is in progress or must wait.
+
+        With `expires`, one that pays because the cache will have expired before the next request.
+        """
         store_key, for_worker = make_store_key(memory.store, key), self.settings.worker is not None
         if not for_worker:
             self._sweep(memory)
         if store_key in self._running or self._not_before.get(store_key, 0.0) > self._clock():
             return
+        if expires:
+            self._expiring.add(store_key)
         if not for_worker and (cause := current_span_context()) is not None:
             self._causes.setdefault(store_key, cause)
         if for_worker:
@@ -337,6 +344,7 @@ class Summarizer:
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, return the lease and the time to continue."""
         await prepare_tables()
+        store_key = make_store_key(memory.store, lease.key)
         job = SummaryJob(
             memory,
             lease.key,
@@ -345,7 +353,9 @@ class Summarizer:
             self._metrics,
             self._find_cached,
             self._find_request,
+            expires=store_key in self._expiring,
         )
+        self._expiring.discard(store_key)
         batch: SummaryBatch | None = None
         try:
             while True:

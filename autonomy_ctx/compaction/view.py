@@ -93,7 +93,25 @@ def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
     """The most tokens of the current summary: its segments with their ranges, and the facts."""
     facts = settings.facts_tokens if settings.facts and state.facts else 0
-    return facts + sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
+    return facts + shown_tokens(state)
+
+
+def pays(
+    settings: CompactionSettings,
+    state: SummaryState,
+    entries: Sequence[Entry],
+    count: CountMessage,
+    *,
+    expires: bool = False,
+) -> bool:
+    """Tell whether `auto` finds that a summary pays; with `expires`, before the cache has expired."""
+    costs = settings.costs
+    return costs is not None and costs.is_due(entries, shown_tokens(state), count, expires=expires)
+
+
+def shown_tokens(state: SummaryState) -> int:
+    """The tokens of the segments of a summary, with their ranges."""
+    return sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
 
 
 def window_budget(settings: CompactionSettings, state: SummaryState) -> int | None:

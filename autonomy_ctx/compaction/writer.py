@@ -27,12 +27,10 @@ from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
-    COMPRESSION_RATIO,
-    LONG_SUMMARY_PART,
-    LONG_SUMMARY_TOKENS,
-    MAX_COMPRESSION_RATIO,
+    MAX_BATCH_TOKENS,
     MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
+    segment_target,
 )
 from autonomy_ctx.compaction.prompt import (
     FACT_RULES,
@@ -67,8 +65,8 @@ from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import transcript, visible_text
 from autonomy_ctx.models.call import CallFailed, Prompt, PromptTooLong, complete_prompt
 
-# Tokens of messages for one call when the model's window is not known, and the least to try.
-DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
+# The least tokens of messages to try in one call.
+MIN_BATCH_TOKENS = 200
 # What stands around the messages in a prompt, in tokens, and how much a count may be off.
 PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 700, 1.15
 
@@ -195,7 +193,7 @@ class SegmentWriter:
     def max_batch_tokens(self) -> int:
         """The most tokens of messages that one call may take."""
         window = self._window
-        return DEFAULT_BATCH_TOKENS if window is None else self._batch_tokens_within(window)
+        return MAX_BATCH_TOKENS if window is None else self._batch_tokens_within(window)
 
     @property
     def max_message_tokens(self) -> int:
@@ -233,7 +231,7 @@ class SegmentWriter:
             make = digest if schema is None else partial(_digest_with_names, schema)
             text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
             return await run_or_offload(light, partial(self._digest_draft, text, source, counter))
-        target = self._with_headings(self._target(tokens), counter)
+        target = self._with_headings(segment_target(tokens, self.settings.size), counter)
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
         if self.settings.facts:
@@ -529,18 +527,11 @@ class SegmentWriter:
     def _batch_tokens_within(self, window: int) -> int:
         # Half as much again goes to the background.
         room = (window - self.settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
-        return max(min(int(room), DEFAULT_BATCH_TOKENS), MIN_BATCH_TOKENS)
+        return max(min(int(room), MAX_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
     def _most_tokens(self, tokens: int) -> int:
         """The most tokens of a segment that stands for so many."""
         return min(self.settings.size // 4, max(tokens, 256) - 1)
-
-    def _target(self, tokens: int) -> int:
-        """The tokens that a segment of a batch of so many should have."""
-        size = self.settings.size
-        long = max(LONG_SUMMARY_TOKENS, size // LONG_SUMMARY_PART)
-        wanted = max(min(tokens // COMPRESSION_RATIO, long), tokens // MAX_COMPRESSION_RATIO)
-        return max(min(size // 4, max(MIN_SUMMARY_TOKENS, wanted)), 32)
 
     def _with_headings(self, target: int, counter: TokenCounter) -> int:
         """A target for a text without headings as one with those of the schema, if there is one."""

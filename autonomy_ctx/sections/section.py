@@ -111,6 +111,8 @@ class Contribution:
     max_superseded: float = 1.0
     # Its messages with a new summary that a provider wrote, behind which all that was sent can stay.
     swapped: Contribution | None = None
+    # Whether a provider should keep the prefix for longer.
+    long_cache: bool = False
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):

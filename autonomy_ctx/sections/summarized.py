@@ -12,6 +12,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Unpack
+from weakref import ref
+
+import anyio
 
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest
@@ -36,9 +39,7 @@ from autonomy_ctx.compaction.snapshot import (
 from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import choose_snapshot, show_older, summary_until, superseded_share
 from autonomy_ctx.compaction.swap_policy import eager
-from autonomy_ctx.compaction.view import (
-    summary_tokens,
-)
+from autonomy_ctx.compaction.view import pays, shown_tokens, summary_tokens
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import Hook
@@ -61,6 +62,8 @@ logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 OTHER_TOKENS_STEP = 64
 MAX_CONVERSATIONS = 512
+# The part of the life of a provider's cache after which a conversation counts as idle.
+EXPIRY_SHARE = 0.8
 # Requests are large, so only those of a few active conversations are kept.
 MAX_REQUESTS = 64
 
@@ -216,6 +219,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             known.displayed = DisplayedSummary(
                 snapshot.head.generation, state.segments, self._clock(), state.facts
             )
+        if settings.costs is not None:
+            tokens = shown_tokens(snapshot.state)
+            prefers = settings.costs.prefers_long_life(snapshot.entries, tokens, count)
+            known.long_cache = known.long_cache if prefers is None else prefers
         turn = composition.turn_position or snapshot.head.last_user
         pending = self._summarizer.pending_digest(store_key)
         bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending)
@@ -252,6 +259,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             self._summarizer.request_digest(memory, key)
         if self._needs_summary(snapshot, count):
             self._summarizer.request(memory, key)
+        elif not known.is_watched and pays(settings, snapshot.state, snapshot.entries, count, expires=True):
+            waiting = partial(self._wait_for_expiry, ref(memory), key, store_key, known)
+            known.is_watched = self._background.start(waiting, daemon=True)
         is_late = len(snapshot.entries) > min(limits.ceiling + limits.batch // 2, limits.hard - limits.batch)
         # Sooner or later a digest stands in for these messages, as it does for those before them.
         if settings.model is not None and (is_late or snapshot.state.covered > snapshot.state.written):
@@ -265,7 +275,34 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         settings, state = self._settings, snapshot.state
         lead = expected_messages(snapshot.entries, self._metrics.summary_seconds) if settings.lead else 0
         limits = settings.limits_beside(summary_tokens(settings, state))
-        return state.covered > state.written or is_due(snapshot.entries, limits, count, lead)
+        return (
+            state.covered > state.written
+            or is_due(snapshot.entries, limits, count, lead)
+            or pays(settings, state, snapshot.entries, count)
+        )
+
+    async def _wait_for_expiry(
+        self, memory: ref[Memory], key: Key, store_key: StoreKey, known: ConversationState
+    ) -> None:
+        """Have a summary written shortly before the provider's cache expires, if no request comes."""
+        try:
+            left = self._seconds_until_expiry(known)
+            while left > 0:
+                await anyio.sleep(left)
+                # Later, if a request came meanwhile.
+                left = self._seconds_until_expiry(known)
+        finally:
+            known.is_watched = False
+        found = memory()
+        if found is not None and self._conversations.get(store_key) is known:
+            self._summarizer.request(found, key, expires=True)
+
+    def _seconds_until_expiry(self, known: ConversationState) -> float:
+        life = self._settings.cache_seconds
+        if known.long_cache and self._settings.costs is not None:
+            life = self._settings.costs.cache.long_seconds or life
+        shown = self._clock() if known.displayed is None else known.displayed.shown_at
+        return shown + EXPIRY_SHARE * life - self._clock()
 
     def _note_shown(
         self, known: ConversationState, snapshot: ConversationSnapshot, view: BoundedView
@@ -402,6 +439,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """Write all due summaries. Returns the seconds until the next one is due, or None."""
         return await self._summarizer.catch_up(memory)
 
+    def summarize_before_expiry(self, memory: Memory, scope: str, conversation: str) -> None:
+        """Write a summary if it pays because the provider's cache expires before the next request."""
+        self._summarizer.request(memory, make_key(memory.agent, scope, conversation), expires=True)
+
     async def settled(self) -> None:
         """Wait until no summary is being written here. For tests and shutdowns; a turn never waits."""
         await self._background.idle()
@@ -424,7 +465,12 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         room = None if self._budget is None else max(self._budget - self._other_tokens, self._budget // 4)
         try:
             self._settings = self._summarizer.settings = resolve_settings(
-                self.config, window, reader=self._reader, budget=self._budget, room=room
+                self.config,
+                window,
+                reader=self._reader,
+                budget=self._budget,
+                room=room,
+                other_tokens=self._other_tokens,
             )
         except ValueError as error:
             # This must not fail the turn: the known limits stay.

@@ -166,6 +166,7 @@ async def show_history(
             added=added,
             beginning=beginning,
             max_superseded=max_superseded,
+            long_cache=known.long_cache,
             **more,
         )
 

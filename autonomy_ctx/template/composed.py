@@ -270,6 +270,11 @@ class ComposedContext:
         """A name of the conversation for the provider's cache; None if its epochs are not stored."""
         return self.state.cache_key or None
 
+    @property
+    def long_cache(self) -> bool:
+        """True if the longer life of the provider's cache costs less, by the pauses of the conversation."""
+        return self.state.long_cache
+
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """The cost of sending it, in the currency of the price, if the shared prefix is cached."""
         if not isinstance(price, Price):

@@ -129,6 +129,8 @@ class EpochState:
     composer: str = ""
     rows: Sequence[EpochRow] = ()
     cache_key: str = ""
+    # Whether the provider should keep the prefix for longer, because the conversation has long pauses.
+    long_cache: bool = False
 
     @property
     def head_length(self) -> int | None:

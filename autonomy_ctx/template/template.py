@@ -323,6 +323,7 @@ class ContextTemplate(AsyncResource):
     ) -> ComposedContext:
         """Tell sections about a context, and the context where it is to be stored."""
         state = composed.state
+        state.long_cache = any(result.contribution.long_cache for result in results)
         if stored is not None:
             state.composer, state.rows, state.cache_key = stored.composer, stored.rows, stored.cache_key
         for options, result in zip(section_options, results, strict=True):

@@ -1,7 +1,8 @@
 """`PromptCache`: which tokens of a prompt a provider reads from its cache, and which it writes there.
 
 There are three rules. Claude looks back from its marks. GPT-5.6 and later compare whole prefixes at marks.
-Older GPT models compare word by word. A test gives the time, so a prefix expires when the test says so.
+Older GPT models and Gemini compare word by word. A test gives the time, so a prefix expires when the test
+says so.
 """
 
 from __future__ import annotations
@@ -125,13 +126,20 @@ class PromptCache:
         )
 
     def use_longest(
-        self, key: str, positions: Sequence[CachePosition], *, step: int, life: float, now: float
+        self,
+        key: str,
+        positions: Sequence[CachePosition],
+        *,
+        step: int,
+        life: float,
+        now: float,
+        least: int = GPT_LEAST_CACHED,
     ) -> CacheUse:
         """Read the longest beginning that any earlier prompt shares, in whole steps; writing is free."""
         words = tuple(word for one in positions for word in one.words)
         live = [one.words for one in self._prompts if one.key == key and one.expires > now]
         best = max((_count_shared(one, words) // step * step for one in live), default=0)
-        best = best if best >= GPT_LEAST_CACHED else 0
+        best = best if best >= least else 0
         prompt = _CachedPrefix(key=key, expires=now + life, life=life, words=words)
         return CacheUse(cached=best, uncached=len(words) - best, prefixes=(prompt,))
 
@@ -193,10 +201,14 @@ def _hash_prefixes(key: str, positions: Sequence[CachePosition]) -> list[str]:
 
 
 def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
-    for at, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return at
-    return min(len(one), len(other))
+    same, differ = 0, min(len(one), len(other)) + 1
+    while differ - same > 1:
+        middle = (same + differ) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            differ = middle
+    return same
 
 
 def find_cost(model: str, use: CacheUse, output: int) -> float | None:
