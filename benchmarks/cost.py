@@ -1,26 +1,24 @@
-"""The cost of a long conversation, beside a summary that is rewritten each time and beside a bare window.
+"""The cost of five conversations with six models: `context_summary="auto"` beside the least that is possible.
 
-120 turns with 57 tool calls of 300 tokens, 42,000 tokens in all, over a provider that caches beginnings. The
-same words in every way; summaries and what they cost are part of the bill. A section of 500 tokens that
-changes with every turn is put where it does harm and where it does not.
-
-The floor of the figures for `context_summary` is no way to keep history: every token that was said is read
-once at the full price, the instructions are read from the cache, and what the agent writes is paid. What a
-summary, a window or facts cost comes on top.
+The conversations are a long one of 120 turns with 57 tool calls, and those of the four kinds of agents in
+"Choose numbers". Cache rules, tiers and prices are those of the server for tests; summaries are part of every
+bill. The oracle knows all later requests, and ends epochs where that is cheapest. 0.2.0 itself is not run: a
+floor of 10 and a ceiling of 20, which it had, stand in for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from autonomy_ctx import (
-    AdditionalContextSection,
     ComposedContext,
     ContextTemplate,
-    ConversationHistorySection,
     Memory,
     Message,
     SummarizedHistorySection,
@@ -28,259 +26,276 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction.config import read_config
 from autonomy_ctx.messages import wire
-from autonomy_ctx.messages.cuts import find_window_start
-from autonomy_ctx.messages.token_estimate import estimate_tokens
-from benchmarks.honest import SHARE, record
-from benchmarks.provider import CACHED, BilledModel, FactWriter, Provider, rendered
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.models.catalog import find_context_window
+from autonomy_ctx.replay import RecordedConversation
+from autonomy_ctx.sections.section import ComposeParams, Composition
+from autonomy_ctx.sections.summarized import EXPIRY_SHARE
+from benchmarks.bill import COUNTER, Bill
+from benchmarks.kinds import make_kinds
+from benchmarks.oracle import Oracle, SummarySizes
+from benchmarks.provider import FactWriter
 from benchmarks.table import Figure
-from benchmarks.talk import FACTS, SYSTEM_TOKENS, TURNS, planted_fact, said, steps
+from benchmarks.talk import SYSTEM_TOKENS, TURNS, said, steps
 
-VOLATILE = 500
-FLOOR, CEILING, DEFAULT_CEILING, WINDOW = 10, 40, 20, 20
-# The figure's summary, and the usual one.
-LARGE, USUAL = 4096, 2048
-TURN_SECONDS, PAUSE_SECONDS, PAUSE_EVERY = 30.0, 900.0, 8
+MODELS = (
+    "gpt-6.1-sol",
+    "gpt-5.6-sol",
+    "claude-opus-5-5",
+    "claude-fable-5-2",
+    "claude-haiku-5-5",
+    "gemini-3.8-flash",
+)
 SCOPE, CONVERSATION = "shop", "orders"
+TURN_SECONDS, MESSAGE_SECONDS = 30, 2
+OLD = {"floor": 10, "ceiling": 20}
+# Often enough to see how long summaries of any part of a conversation get.
+OFTEN = {"auto": True, "ceiling": 20}
+# With its model: which rules count here does not matter.
+USUAL_MODEL = "claude-opus-5-5"
 
 
-class RollingSummarySection:
-    """History with one summary, written anew at the ceiling while the turn waits."""
+def make_talks() -> dict[str, RecordedConversation]:
+    """The conversations, by name."""
+    time, messages = datetime(2026, 5, 4, 9, tzinfo=UTC), list[dict[str, Any]]()
+    for number in range(TURNS):
+        time += timedelta(seconds=TURN_SECONDS)
+        for at, message in enumerate(message for step in steps(number) for message in step):
+            created = time + timedelta(seconds=MESSAGE_SECONDS * at)
+            messages.append({**message, "created_at": created.isoformat()})
+    long = RecordedConversation(messages, name="120 turns", instructions=said(0, SYSTEM_TOKENS))
+    return {one.name: one for one in (long, *(kind.conversation for kind in make_kinds()))}
 
-    name, enabled, required, kind = "conversation_history", True, True, "slow"
 
-    def __init__(self, provider: Provider, size: int) -> None:
-        self._provider, self._size = provider, size
-        self._summary, self._covered = "", 0
-        self.waited = 0
+class Sent(NamedTuple):
+    """A request as it was sent; without breakpoints, one for a summary."""
 
-    async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
-        new = await memory.get_messages_only(scope, conversation, after=self._covered)
-        if len(new) > CEILING:
-            self.waited += 1
-            cut = find_window_start([wire.from_dict(message) for message in new], FLOOR)
-            told = rendered(new[:cut])
-            tokens = estimate_tokens(self._summary) + estimate_tokens(told) // SHARE
-            made = record(f"{self._summary}\n{told}", min(self._size, tokens))
-            asked = f"Summarize; keep what the summary so far says.\n\n{self._summary}\n\n{told}"
-            self._provider.ask([{"role": "user", "content": asked}], made)
-            self._summary, self._covered, new = made, self._covered + cut, new[cut:]
-        if not self._summary:
-            return list(new)
-        return [{"role": "system", "content": f"Conversation summary: {self._summary}"}, *new]
+    at: float
+    messages: Sequence[Mapping[str, Any]]
+    answer: str = ""
+    breakpoints: Sequence[int] | None = None
+    output: int = 0
+
+
+class Shown(NamedTuple):
+    """The last position that the summary of a request covers, and the tokens that it has."""
+
+    covered: int
+    tokens: int
 
 
 @dataclass
-class Way:
-    """One way to keep history, its conversation, and what a provider bills for it."""
+class Run:
+    """A conversation with one model, kept in one way."""
 
-    section: Any
-    provider: Provider
-    before: list[Any] = field(default_factory=list)
-    after: list[Any] = field(default_factory=list)
-    arrange: Literal["given", "cache"] = "given"
-    pauses: bool = False
-    seconds: float = 0.0
-    said: int = 0
-    context: ComposedContext | None = None
+    talk: RecordedConversation
+    model: str
+    context_summary: Any
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    sent: list[Sent] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    # By the number of a segment: the tokens that it stands for, and those of the reply.
+    written: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = Memory()
-        self.template = ContextTemplate(
-            [SystemInstructionsSection(said(0, SYSTEM_TOKENS)), *self.before, self.section, *self.after],
-            arrange=self.arrange,
-        )
+        self.bill = Bill(self.model, lambda: self.now.timestamp())
 
-    async def run(self) -> Way:
-        for number in range(TURNS):
-            self.seconds += TURN_SECONDS
-            if self.pauses and number % PAUSE_EVERY == PAUSE_EVERY - 1:
-                self.seconds += PAUSE_SECONDS
-                self.provider.forget()
-            await self._turn(steps(number))
-            if isinstance(self.section, SummarizedHistorySection):
-                await self.section.settled()
-        if isinstance(self.section, SummarizedHistorySection):
-            await self.section.close()
+    @property
+    def ends(self) -> list[int | None]:
+        """For each request the end of its summary where that is new, else None."""
+        covered = [one.covered for one in self.shown]
+        return [None, *(new if new != old else None for old, new in pairwise(covered))]
+
+    @property
+    def sizes(self) -> list[tuple[float, float]]:
+        """The tokens that summaries cover, and those that they have."""
+        before = [0, *accumulate(COUNTER.count_uncalibrated(one) for one in self.talk.messages)]
+        return sorted({(before[one.covered], one.tokens) for one in self.shown if one.covered})
+
+    @property
+    def calls(self) -> float:
+        """The calls for one segment: some are asked for twice, or merged later."""
+        metrics = self.section.get_metrics()
+        written: int = max(metrics["summaries_committed"], 1)
+        calls: int = metrics["summarizer_calls"]
+        return max(calls / written, 1.0)
+
+    def ask(self, messages: Sequence[Mapping[str, Any]], answer: str) -> None:
+        """Bill a summary."""
+        self.sent.append(Sent(self.now.timestamp(), messages, answer))
+        self.bill.ask(messages, answer)
+
+    async def hold(self) -> Run:
+        """Hold the conversation as an agent does, with summaries that are ready before the reply."""
+        writer = FactWriter(self, asyncio.current_task())  # type: ignore[arg-type]
+        writer.name, writer.context_window = self.model, find_context_window(self.model)  # type: ignore[attr-defined]
+        config = read_config(self.context_summary, model=writer)
+        assert config is not None
+        section = SummarizedHistorySection.of(config, reader=writer, clock=lambda: self.now.timestamp())
+        self.section = section
+        memory = Memory(clock=lambda: self.now, token_counter=COUNTER)
+        template = ContextTemplate(
+            [SystemInstructionsSection(self.talk.instructions), section], arrange="cache"
+        )
+        context, last = None, None
+        for turn in self.talk.turns():
+            for request in turn.requests:
+                await self._wait(memory, request.said[-1].created_at, last)
+                await self._append(memory, request.said)
+                params = ComposeParams({}, Composition(turn_position=turn.position))
+                context = await template.compose(memory, SCOPE, CONVERSATION, params, previous=context)
+                self._send(context, request.answer)
+                last = self.now
+                await section.settled()
+                self._note_segments((await memory.summary(SCOPE, CONVERSATION)).segments)
+            await self._append(memory, turn.rest)
+        await template.close()
+        await memory.close()
         return self
 
-    async def _turn(self, steps: list[list[dict[str, Any]]]) -> None:
-        for step, after in zip(steps, [*steps[1:], None], strict=True):
-            await self.memory.append(SCOPE, CONVERSATION, *step)
-            self.said += self.memory.token_counter.count_messages(step)
-            if after is not None:
-                self.context = await self.template.compose(
-                    self.memory, SCOPE, CONVERSATION, previous=self.context
+    async def _wait(self, memory: Memory, until: datetime, last: datetime | None) -> None:
+        """Let the time pass until the next request, as in a process that waits for it."""
+        life = self.bill.life
+        if last is not None and (until - last).total_seconds() >= life:
+            self.now = last + timedelta(seconds=EXPIRY_SHARE * life)
+            self.section.summarize_before_expiry(memory, SCOPE, CONVERSATION)
+            await self.section.settled()
+
+    async def _append(self, memory: Memory, messages: Sequence[Message]) -> None:
+        if messages:
+            self.now = max(self.now, messages[-1].created_at)
+            await memory.append(SCOPE, CONVERSATION, *messages)
+
+    def _send(self, context: ComposedContext, answer: Message | None) -> None:
+        rule = self.bill.rule
+        self.bill.life = (rule.long_seconds if context.long_cache else None) or rule.seconds
+        output = 0 if answer is None else COUNTER.count_uncalibrated(answer)
+        sent = Sent(self.now.timestamp(), context.to_dicts(), breakpoints=context.breakpoints, output=output)
+        self.sent.append(sent)
+        self.bill.send(sent.messages, context.breakpoints, output)
+        summaries = [message for message in context.messages if isinstance(message, Summary)]
+        first = next((position for position in context.positions() if position is not None), 1)
+        self.shown.append(
+            Shown(first - 1 if summaries else 0, sum(map(COUNTER.count_uncalibrated, summaries)))
+        )
+
+    def _note_segments(self, segments: Sequence[Any]) -> None:
+        for segment in segments:
+            if segment.level == 0 and segment.output_tokens:
+                told = self.talk.messages[segment.first - 1 : segment.last]
+                self.written[segment.number] = COUNTER.count_messages(told), segment.output_tokens
+
+
+def bill_again(run: Run, model: str) -> Bill:
+    """The bill of another model for the same requests."""
+    now = 0.0
+    bill = Bill(model, lambda: now)
+    for sent in run.sent:
+        now = sent.at
+        if sent.breakpoints is None:
+            bill.ask(sent.messages, sent.answer)
+        else:
+            bill.send(sent.messages, sent.breakpoints, sent.output)
+    return bill
+
+
+def bill_whole(talk: RecordedConversation, model: str) -> Bill:
+    """The bill with the whole history in every request."""
+    now = 0.0
+    bill = Bill(model, lambda: now)
+    history: list[dict[str, Any]] = [{"role": "system", "content": talk.instructions}]
+    for turn in talk.turns():
+        for request in turn.requests:
+            before = len(history)
+            history += [wire.to_dict(message) for message in request.said]
+            now = request.said[-1].created_at.timestamp()
+            output = 0 if request.answer is None else COUNTER.count_uncalibrated(request.answer)
+            bill.send(history, [0, max(before - 1, 0), len(history) - 1], output)
+        history += [wire.to_dict(message) for message in turn.rest]
+    return bill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What a conversation costs with one model, by how it is kept."""
+
+    talk: str
+    model: str
+    auto: Run
+    whole: float
+    old: float
+    oracle: float
+    # What the formula of the oracle says that `"auto"` costs, and would without its last summary.
+    formula: float
+    without_last: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.talk}, {self.model}"
+
+    @property
+    def summaries(self) -> int:
+        """How often a new summary is shown."""
+        return sum(end is not None for end in self.auto.ends)
+
+    def figures(self) -> Iterator[Figure]:
+        bill = self.auto.bill
+        yield Figure(
+            name=f"oracle: {self.name}",
+            ours=f"${bill.cost:.4f} ({self.summaries} summaries, {bill.summary_cost / bill.cost:.0%} of it)",
+            floor=f"${self.oracle:.4f}; formula / bill {self.formula / bill.cost:.2f}; without the last "
+            f"summary {self.without_last / self.oracle:.2f}",
+            value=round(bill.cost / self.oracle, 4),
+            bound=1.08,
+        )
+        yield Figure(
+            name=f"whole history: {self.name}",
+            ours=f"{bill.share:.0%} from the cache",
+            floor=f"${self.whole:.4f}; 0.2.0 ${self.old:.4f}: {bill.cost / self.old:.2f}",
+            value=round(bill.cost / self.whole, 4),
+            bound=1,
+        )
+
+
+async def list_costs(talks: Mapping[str, RecordedConversation], models: Sequence[str]) -> list[Costs]:
+    """Hold each conversation with each model, and find what it costs in the other ways."""
+    found: list[Costs] = []
+    for name, talk in talks.items():
+        old = await Run(talk, USUAL_MODEL, OLD).hold()
+        often = await Run(talk, USUAL_MODEL, OFTEN).hold()
+        for model in models:
+            auto = await Run(talk, model, "auto").hold()
+            known = auto if auto.written else often
+            sizes = SummarySizes(
+                [(0.0, 150.0), *(auto.sizes or often.sizes)],
+                sorted({*often.written.values(), *auto.written.values()}),
+                calls=known.calls,
+            )
+            oracles = [Oracle(talk, model, sizes)]
+            if oracles[0].rule.long_seconds is not None:
+                oracles.append(Oracle(talk, model, sizes, is_long=True))
+            costs = [oracle.find_cost() for oracle in oracles]
+            earlier = _drop_last(auto.ends)
+            found.append(
+                Costs(
+                    talk=name,
+                    model=model,
+                    auto=auto,
+                    whole=bill_whole(talk, model).cost,
+                    old=bill_again(old, model).cost,
+                    oracle=min(costs),
+                    formula=min(oracle.find_cost(ends=auto.ends) for oracle in oracles),
+                    without_last=min(oracle.find_cost(ends=earlier) for oracle in oracles),
                 )
-                # As it is sent. What the model writes is what the next step begins with, without its role.
-                self.provider.ask(self.context.to_dicts(), rendered(after[:1]).partition("\n")[2])
-
-    async def lost(self) -> list[int]:
-        """The planted facts that are neither in the last context nor found by a search."""
-        assert self.context is not None
-        shown, found = rendered(self.context.messages), []
-        for number in FACTS:
-            hits = await self.memory.search(SCOPE, f"pass phrase of customer C-{number:04d}", limit=3)
-            fact = planted_fact(number)
-            if fact not in shown and not any(fact in hit.message.text for hit in hits):
-                found.append(number)
-        return found
+            )
+    return found
 
 
-def _ours(ceiling: int, size: int, *, pauses: bool = False, volatile: str = "", **options: Any) -> Way:
-    provider = Provider()
-    model = BilledModel(provider, asyncio.current_task())
-    ticks: list[Way] = []
-    section = SummarizedHistorySection(
-        model, FLOOR, ceiling, size, clock=lambda: ticks[0].seconds if ticks else 0.0, **options
-    )
-
-    changing = AdditionalContextSection("now", provider_fn=lambda *_: [_changing(ticks[0])])
-    arrange: Literal["given", "cache"] = "cache" if volatile == "placed" else "given"
-    way = Way(section, provider, [changing] if volatile else [], arrange=arrange, pauses=pauses)
-    ticks.append(way)
-    return way
+def _drop_last(ends: Sequence[int | None]) -> list[int | None]:
+    last = max((at for at, end in enumerate(ends) if end is not None), default=-1)
+    return [None if at == last else end for at, end in enumerate(ends)]
 
 
 async def measure(folder: Path) -> list[Figure]:
-    ours = await _ours(CEILING, LARGE, share_prefix=True).run()
-    usual = await _ours(CEILING, USUAL, share_prefix=True).run()
-    alone = await _ours(CEILING, USUAL).run()
-    rolling = {size: await _rolling(size).run() for size in (LARGE, USUAL)}
-    window = await Way(ConversationHistorySection(max_messages=WINDOW), Provider()).run()
-    early = await _ours(DEFAULT_CEILING, USUAL, volatile="early").run()
-    placed = await _ours(DEFAULT_CEILING, USUAL, volatile="placed").run()
-    swaps = {
-        (pauses, swap): await _ours(DEFAULT_CEILING, USUAL, pauses=pauses, swap=swap).run()
-        for pauses in (False, True)
-        for swap in ("eager", "cost")
-    }
-    plain = swaps[False, "eager"]
-    model, lost = ours.section.summary_model, await ours.lost()
-    return [
-        *await _by_itself(),
-        _against(f"a rolling summary, size {LARGE}", ours, rolling[LARGE], 0.75),
-        _against(f"a rolling summary, size {USUAL}", usual, rolling[USUAL], 0.75),
-        _against(f"the same without share_prefix, size {USUAL}", alone, rolling[USUAL], 0.85),
-        _against(f"a window of {WINDOW}, size {LARGE}", ours, window, 0.55),
-        _against(f"a window of {WINDOW}, size {USUAL}", usual, window, 0.55),
-        Figure(
-            name=f"tokens from the cache / tokens sent, {FLOOR}/{CEILING}, size {LARGE}",
-            ours=f"{ours.provider.cached:,} (size {USUAL}: {usual.provider.share:.3f})",
-            floor=f"{ours.provider.sent:,}, rolling {rolling[LARGE].provider.share:.2f}, "
-            f"window {window.provider.share:.2f}",
-            value=ours.provider.share,
-            bound=0.92,
-            at_most=False,
-        ),
-        Figure(
-            name="planted facts neither shown nor found",
-            ours=f"{len(lost)} of {len(FACTS)}, {ours.said:,} tokens said",
-            floor=f"window {len(await _unseen(window))} not shown",
-            value=len(lost),
-            bound=0,
-        ),
-        Figure(
-            name="turns that waited for a summary",
-            ours=f"{model.waited} of {model.calls} calls",
-            floor=f"rolling {rolling[LARGE].section.waited}",
-            value=model.waited,
-            bound=0,
-        ),
-        _against("no such section: 500 tokens that change, before the history", early, plain, 2, least=True),
-        _against("no such section: the same, placed by arrange=cache", placed, plain, 1.25),
-        _against('swap="cost" / "eager", ceiling 20', swaps[False, "cost"], swaps[False, "eager"], 1),
-        _against("the same, a long pause every 8 turns", swaps[True, "cost"], swaps[True, "eager"], 1),
-    ]
-
-
-async def _by_itself() -> list[Figure]:
-    """What an agent costs that has `context_summary` and no other option, with all facts in its context."""
-    plain = await _agent({"share_prefix": False}).run()
-    usual, auto = await _agent(True).run(), await _agent("auto").run()
-    orders = [await _agent("auto", order).run() for order in ("before", "after")]
-    dearest = max(orders, key=lambda way: way.provider.cost)
-    figures = [
-        _bill("context_summary=True (10/20)", usual, 330_000, f", {plain.provider.cost:,.0f} plain"),
-        _bill('context_summary="auto"', auto, 260_000),
-        _bill(f'"auto", {VOLATILE} tokens that change, arrange="cache"', dearest, 355_000, volatile=VOLATILE),
-    ]
-    unseen = [len(await _unseen(way)) for way in (usual, auto, *orders)]
-    waited = [way.section.summary_model.waited for way in (usual, auto, *orders)]
-    return [
-        *figures,
-        Figure(
-            name="planted facts that these contexts do not show",
-            ours=f"{sum(unseen)}, {sum(waited)} turns waited",
-            floor=f"of {len(FACTS)} each",
-            value=sum(unseen) + sum(waited),
-            bound=0,
-        ),
-    ]
-
-
-def _agent(context_summary: Any, volatile: str = "") -> Way:
-    """As an agent has it: the model that answers writes the summaries and the facts."""
-    provider, ticks = Provider(), list[Way]()
-    model = FactWriter(provider, asyncio.current_task())
-    config = read_config(context_summary, model=model)
-    assert config is not None
-    section = SummarizedHistorySection.of(
-        config, reader=model, clock=lambda: ticks[0].seconds if ticks else 0.0
-    )
-    changing = AdditionalContextSection("now", provider_fn=lambda *_: [_changing(ticks[0])])
-    way = Way(
-        section,
-        provider,
-        [changing] if volatile == "before" else [],
-        [changing] if volatile == "after" else [],
-        "cache",
-    )
-    ticks.append(way)
-    return way
-
-
-def _changing(way: Way) -> Message:
-    """500 tokens that are others in every turn."""
-    return Message("system", said(100_000 + int(way.seconds), VOLATILE))
-
-
-def _bill(name: str, ours: Way, bound: float, beside: str = "", *, volatile: int = 0) -> Figure:
-    provider = Provider()
-    requests = said_once = 0
-    for number in range(TURNS):
-        parts = steps(number)
-        requests += len(parts) - 1
-        said_once += sum(estimate_tokens(rendered(step)) for step in parts)
-        for after in parts[1:]:
-            provider.output += estimate_tokens(rendered(after[:1]).partition("\n")[2])
-    floor = said_once + SYSTEM_TOKENS * (1 + CACHED * (requests - 1)) + provider.cost + volatile * TURNS
-    return Figure(
-        name=f"cost, {name}",
-        ours=f"{ours.provider.cost:,.0f}{beside}",
-        floor=f"{floor:,.0f}",
-        value=ours.provider.cost,
-        bound=bound,
-    )
-
-
-def _rolling(size: int) -> Way:
-    provider = Provider()
-    return Way(RollingSummarySection(provider, size), provider)
-
-
-async def _unseen(way: Way) -> list[int]:
-    assert way.context is not None
-    shown = rendered(way.context.messages)
-    # Without the article and the full stop: a list of facts has neither.
-    return [number for number in FACTS if planted_fact(number)[4:-1] not in shown]
-
-
-def _against(name: str, ours: Way, floor: Way, bound: float, *, least: bool = False) -> Figure:
-    return Figure(
-        name=f"cost / {name}" if "/" not in name else f"cost, {name}",
-        ours=f"{ours.provider.cost:,.0f}",
-        floor=f"{floor.provider.cost:,.0f}",
-        value=ours.provider.cost / floor.provider.cost,
-        bound=bound,
-        at_most=not least,
-    )
+    found = await list_costs(make_talks(), MODELS)
+    return [figure for kind in zip(*(costs.figures() for costs in found), strict=True) for figure in kind]

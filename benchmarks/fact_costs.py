@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
-from benchmarks import cost
+from benchmarks import rolling
 from benchmarks.fact_corpus import Conversation, is_long, make_corpus
 from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.kept_facts import SCOPE, run_conversation
@@ -98,16 +98,16 @@ async def _cost() -> Figure:
     )
 
 
-def _way(facts: bool) -> cost.Way:
-    provider, ticks = Provider(), list[cost.Way]()
+def _way(facts: bool) -> rolling.Way:
+    provider, ticks = Provider(), list[rolling.Way]()
     section = _section(
         FactWriter(provider, asyncio.current_task()),
         facts,
-        floor=cost.FLOOR,
-        ceiling=cost.CEILING,
-        size=cost.USUAL,
+        floor=rolling.FLOOR,
+        ceiling=rolling.CEILING,
+        size=rolling.USUAL,
         share_prefix=True,
         clock=lambda: ticks[0].seconds if ticks else 0.0,
     )
-    ticks.append(cost.Way(section, provider))
+    ticks.append(rolling.Way(section, provider))
     return ticks[0]

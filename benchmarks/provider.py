@@ -115,7 +115,7 @@ def rendered(messages: Sequence[Message | Mapping[str, Any]]) -> str:
 def named_stretch(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of a context with a question after it: the stretch that the question names, and the question."""
     *context, asked = messages
-    marks = [text.partition(": ")[2] for _, text in _MARKED.findall(str(asked["content"]))]
+    marks = [text.partition(": ")[2].strip() for _, text in _MARKED.findall(str(asked["content"]))]
     told = [rendered([message]).partition("\n")[2].strip() for message in context]
     if marks:
         start = _beginning(told, marks[0], 0)

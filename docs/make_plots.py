@@ -26,13 +26,13 @@ from autonomy_ctx.replay import (
     make_grid,
     replay,
 )
+from benchmarks.kinds import Kind, make_kinds
 from benchmarks.replay import make_talk
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 
 import make_pictures as pictures  # noqa: E402
-from plot_conversations import Kind, make_kinds  # noqa: E402
 
 TURNS = 120
 PRICE_NAME = "claude-sonnet-4-5"
