@@ -412,6 +412,7 @@ def resolve_settings(
         ceiling_tokens=ceiling,
         hard_tokens=hard,
     )
+    notes = [_auto_note(config, reason, by_cost), _writer_note(config, reads)]
     return CompactionSettings(
         limits=limits,
         size=size,
@@ -434,8 +435,7 @@ def resolve_settings(
         worker=config.worker,
         schema=config.schema,
         room=room if floor is None and ceiling is None else None,
-        note="; ".join(filter(None, [_auto_note(config, reason, by_cost), _writer_note(config, reads)]))
-        or None,
+        note="; ".join(filter(None, notes)) or None,
         block_writer=reads if config.writer == "provider" and can_compact(reads) else None,
         costs=_cost_model(config, reads, cache, shares_prefix, size, other_tokens) if by_cost else None,
     )

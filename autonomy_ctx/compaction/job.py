@@ -158,7 +158,6 @@ class SummaryJob:
             end = last_cut(entries)
         if costs is not None and complete and not is_begun:
             end = costs.move_cut(entries, end, shown_tokens(state), self._count)
-            self._last_that_pays = entries[end - 1].position if end else 0
         # The messages behind a digest are no longer shown, so they belong to this batch.
         hidden = sum(entry.position <= state.covered for entry in entries)
         end = max(end, hidden)
@@ -166,6 +165,8 @@ class SummaryJob:
             end = self._end_of_request(state, entries, end, limits, hidden)
         if not end:
             return state, None
+        if costs is not None and complete:
+            self._last_that_pays = entries[end - 1].position
         chosen = entries[: chunk_end(entries[:end], self._writer.max_batch_tokens, self._count)]
         place = f"{head.generation}:{after}"
         # Changes with every batch of new messages, also while the first of a backlog stay the same.
