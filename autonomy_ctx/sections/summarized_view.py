@@ -115,8 +115,7 @@ async def show_history(
     # What was learned of a message that is in view needs no line of its own.
     facts = facts_until(_with_facts_of_users(snapshot.state.facts, current.facts), last_hidden)
     made_of = EpochBeginning(
-        # There may be thousands of facts, of which users wrote few.
-        max((fact_number(fact.id) or 0 for fact in current.facts if fact.source == "user"), default=0),
+        _newest_fact(current.facts),
         tuple(entry.position for entry in pins.entries),
     )
 
@@ -172,8 +171,11 @@ async def show_history(
 
     anew = partial(show, facts, pins.entries)
     if (block := view.block) is not None:
-        is_same = beginning is not None and beginning.block == block.name
-        newest_fact = beginning.newest_fact if beginning is not None and is_same else made_of.newest_fact
+        if beginning is not None and beginning.block == block.name:
+            newest_fact = beginning.newest_fact
+        else:
+            # Later ones were said in what stays, each behind the user message after it.
+            newest_fact = _newest_fact([fact for fact in facts if fact.position < last_hidden])
         return show(
             tuple(fact for fact in facts if not _is_added(fact, newest_fact)),
             (),
@@ -205,6 +207,12 @@ def _with_facts_of_users(facts: tuple[Fact, ...], current: tuple[Fact, ...]) -> 
         return facts
     known = {fact.id for fact in facts}
     return (*facts, *(fact for fact in current if fact.source == "user" and fact.id not in known))
+
+
+def _newest_fact(facts: Sequence[Fact]) -> int:
+    """The number of the newest fact that a user wrote; 0 if there is none."""
+    # There may be thousands of facts, of which users wrote few.
+    return max((fact_number(fact.id) or 0 for fact in facts if fact.source == "user"), default=0)
 
 
 def _is_added(fact: Fact, newest: int) -> bool:

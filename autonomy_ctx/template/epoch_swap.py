@@ -54,7 +54,7 @@ def swap_beginning(
             known[section] = KnownText(1, len(shown.messages), extend_digest("", shown.messages))
         elif section in known:
             # A stable section: it stands in the system prompt, or is said again as a whole.
-            if text.is_log:
+            if text.is_log or not _is_same(base.state.said[section].messages, text.messages):
                 return None
             said.append(text)
             is_kept = section in kept.leading or any(part.section == section for part in kept.tail)
@@ -159,8 +159,7 @@ class _KeptPart(NamedTuple):
     def first_log_messages(self, text: SectionText) -> SectionText | None:
         """The history up to the last message that was sent; None if it is not what was sent."""
         shown = text.first(1 + len(self.log))
-        sent = [visible_fields(one) for one in self.log]
-        if [visible_fields(one) for one in shown.messages[1:]] != sent:
+        if not _is_same(self.log, shown.messages[1:]):
             return None
         texts = {one.name: one for one in text.added}
         names = [name for part in self.tail if part.section == self.section for name in part.names]
@@ -190,6 +189,11 @@ class _KeptPart(NamedTuple):
         if all(is_partial(name, one) for one in shown):
             return text.saying(()), silent, True
         return text.saying(kept[-1].messages), silent, False
+
+
+def _is_same(sent: Sequence[Message], now: Sequence[Message]) -> bool:
+    """Tell whether a model would see the same messages."""
+    return [visible_fields(one) for one in sent] == [visible_fields(one) for one in now]
 
 
 def _summary_of(text: SectionText) -> Summary | None:

@@ -337,16 +337,33 @@ async def test_a_long_turn_has_the_provider_summarize_once_and_keeps_what_it_sho
     assert not server.refused
 
 
-async def test_a_fact_that_stands_in_the_tail_is_shown_after_a_swap() -> None:
+async def test_facts_that_were_added_since_stay_in_the_tail_with_all_thinking() -> None:
     server = ProviderServer()
     async with talking(server) as agent:
+        for number, text in enumerate(turns(16)):
+            rule = (await agent.facts().add("rule", f"Only before {number} o'clock.")).text
+            await say(agent, text)
+            shown = json.dumps(server_request(server).body)
+            assert rule in shown
+            assert "Only before 0 o'clock" in shown
+        metrics = agent.get_metrics()
+    assert metrics["thinking_left_out"] == 0
+    assert metrics["summary_blocks_sent"] == 12
+    assert not server.refused
+
+
+async def test_a_swap_with_other_rules_shows_our_text_and_all_facts() -> None:
+    server, rule = ProviderServer(), TextSection("rule", "stable", "Be brief.")
+    async with talking(server, sections=[rule]) as agent:
         await say(agent, *turns(3))
         await agent.facts().add("rule", "Only before noon.")
         await say(agent, *turns(1))
-        for text in turns(8):
-            await say(agent, text)
-            assert "Only before noon" in json.dumps(server_request(server).body)
-    assert not server.refused
+        rule.text = "Be polite."
+        await say(agent, "And now?")
+        context = await agent.explain()
+    assert context.end_reason is EndReason.SWAP
+    assert not has_block(server_request(server))
+    assert "Only before noon" in json.dumps(server_request(server).body)
 
 
 async def test_a_deleted_message_takes_the_block_with_it() -> None:

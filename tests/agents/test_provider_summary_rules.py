@@ -143,7 +143,7 @@ class Conversation:
             assert all(text not in json.dumps(one.body) for one in self.server.requests[before:]), text
         shown = json.dumps(sent[0].body)
         rules = [fact.text for fact in await agent.facts(**self.where) if fact.source == "user"]
-        for text in (self.clock.text, "Be brief", "And ferries", *rules):
+        for text in (self.clock.text, self.rule.text, "And ferries", *rules):
             assert text in shown, text
 
     async def disturb(self, agent: Agent, number: int) -> None:
@@ -182,6 +182,8 @@ class Conversation:
             case 8:
                 [first, *_] = (await memory.read("ana", self.conversation)).entries
                 await agent.pin(first.message.id, **self.where)
+            case 10:
+                self.rule.text = f"Be brief, {number}."
             case 9:
                 self.notes.text = f"Likes {number}.\n" + "And ferries.\n" * 80
 
