@@ -15,8 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from autonomy_ctx.compaction.auto_limits import choose_limits
-from autonomy_ctx.models.catalog import Price, find_context_window, price_of
+from autonomy_ctx.models.catalog import Price, price_of
 from autonomy_ctx.replay import (
     RecordedConversation,
     ReplayReport,
@@ -26,6 +25,7 @@ from autonomy_ctx.replay import (
     make_grid,
     replay,
 )
+from benchmarks.cost import Run
 from benchmarks.kinds import Kind, make_kinds
 from benchmarks.replay import make_talk
 
@@ -150,6 +150,8 @@ class Results:
     # The same, as if nothing were cached for summaries: another model than the agent's own writes them.
     uncached: ReplayReport
     kinds: list[tuple[Kind, ReplayReport]]
+    # The cost of each kind with `"auto"`, as `python -m benchmarks cost` measures it.
+    auto: list[float]
 
     def run(self, **numbers: int | None) -> ReplayRun:
         """The run of the support agent with these numbers; the usual ones for the others."""
@@ -172,16 +174,10 @@ def support_grid() -> SettingGrid:
     return SettingGrid(settings=tuple(settings), skipped=())
 
 
-def auto_setting() -> ReplaySetting:
-    """What `context_summary="auto"` takes for the model whose prices count."""
-    limits = choose_limits(find_context_window(PRICE_NAME), price_of(PRICE_NAME))
-    return ReplaySetting(floor=limits.floor, ceiling=limits.ceiling, size=limits.size)
-
-
 async def run_replays() -> Results:
     grid = make_grid(floors=[FLOOR], ceilings=KIND_CEILINGS)
-    with_auto = SettingGrid(settings=(*grid.settings, auto_setting()), skipped=())
-    kinds = [(kind, await replay(kind.conversation, with_auto, price=PRICE_NAME)) for kind in make_kinds()]
+    kinds = [(kind, await replay(kind.conversation, grid, price=PRICE_NAME)) for kind in make_kinds()]
+    auto = [await Run(kind.conversation, PRICE_NAME, "auto").hold() for kind, _ in kinds]
     support = RecordedConversation(make_talk(TURNS), name="support")
     price = price_of(PRICE_NAME)
     assert price is not None
@@ -190,6 +186,7 @@ async def run_replays() -> Results:
         await replay(support, support_grid(), price=PRICE_NAME),
         await replay(support, uncached, price=Price(input=price.input, output=price.output)),
         kinds,
+        [run.bill.cost for run in auto],
     )
 
 
@@ -403,13 +400,12 @@ def cost_with(results: Results, ceiling: int, share: float) -> float:
 def list_rows(results: Results) -> str:
     """A row for each kind of agent: what its whole history and some settings cost."""
     rows = []
-    for kind, report in results.kinds:
+    for (kind, report), auto in zip(results.kinds, results.auto, strict=True):
         default = find_run(report, ReplaySetting(floor=FLOOR, ceiling=20))
-        auto = find_run(report, auto_setting())
-        best = min((run for run in report.runs if run is not auto), key=lambda run: run.cost)
+        best = min(report.runs, key=lambda run: run.cost)
         rows.append(
             f"| {kind.name}: {kind.description} | {report.turns} | {report.messages} "
-            f"| {money(report.whole.cost)} | {money(default.cost)} | {money(auto.cost)} "
+            f"| {money(report.whole.cost)} | {money(default.cost)} | {money(auto)} "
             f"| {money(best.cost)} ({best.label}) |\n"
         )
     return "".join(rows)
@@ -427,10 +423,7 @@ def list_sentences(results: Results) -> list[str]:
         < find_run(report, ReplaySetting(floor=10, ceiling=20)).cost
         for _, report in results.kinds
     ]
-    auto = auto_setting()
     return [
-        f"For `{PRICE_NAME}` it chooses a floor of {auto.floor}, a ceiling of {auto.ceiling} and a size of "
-        f"{auto.size:,}.",
         f"For {'all four' if all(cheaper) else sum(cheaper)} kinds of agent, 10/40 is cheaper than 10/20.",
         f"A ceiling of 40 instead of 20 makes this conversation {less(larger.cost, default.cost)} cheaper: "
         f"{money(larger.cost)} instead of {money(default.cost)}.",

@@ -73,6 +73,9 @@ async def replay_conversation(
             metavar="N,N,...", help="The maximum number of tokens of a context; none for no budget."
         ),
     ] = NO_BUDGET,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Try context_summary='auto', too, which decides by the prices.")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
@@ -113,6 +116,7 @@ async def replay_conversation(
         ceilings=_read_numbers("--ceiling", ceiling),
         sizes=_read_numbers("--size", size),
         budgets=_read_budgets(budget),
+        auto=auto,
     )
     if html is not None and not html.parent.is_dir():
         raise WrongInput(f"{html}: there is no folder {html.parent}")

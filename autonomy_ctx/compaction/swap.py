@@ -105,7 +105,10 @@ def superseded_share(
     if not entries:
         return 1.0
     left = float(limits.ceiling - len(entries))
-    if limits.ceiling_tokens is not None:
+    if settings.costs is not None:
+        # Until a summary pays, as many messages are expected as there were since the last one.
+        left = float(len(entries))
+    elif limits.ceiling_tokens is not None:
         tokens = sum(count(entry.message) for entry in entries)
         left = min(left, (limits.ceiling_tokens - tokens) / max(tokens / len(entries), 1))
     read = max(left / MESSAGES_OF_TURN, 1) * price.cached_input

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from autonomy_ctx.compaction.auto_limits import CEILING, FLOOR, SIZE
 from autonomy_ctx.compaction.config import DEFAULT_SIZE, ContextSummaryConfig, resolve_settings
 from autonomy_ctx.validation import check_int
 
@@ -22,6 +23,8 @@ class ReplaySetting:
     ceiling: int
     size: int = DEFAULT_SIZE
     budget: int | None = None
+    # Whether the prices decide when a summary is due, as with `context_summary="auto"`.
+    auto: bool = False
 
     def __post_init__(self) -> None:
         config = ContextSummaryConfig(floor=self.floor, ceiling=self.ceiling, size=self.size)
@@ -36,8 +39,8 @@ class ReplaySetting:
     @property
     def label(self) -> str:
         """A short name: `10/40`, followed by values that are not the default."""
-        parts = [f"{self.floor}/{self.ceiling}"]
-        if self.size != DEFAULT_SIZE:
+        parts = ["auto" if self.auto else f"{self.floor}/{self.ceiling}"]
+        if self.size != DEFAULT_SIZE and not self.auto:
             parts.append(f"size {self.size:,}")
         if self.budget is not None:
             parts.append(f"budget {self.budget:,}")
@@ -51,6 +54,8 @@ class ReplaySetting:
         """The arguments for a program that uses this setting."""
         size = "" if self.size == DEFAULT_SIZE else f', "size": {self.size}'
         budget = "" if self.budget is None else f", max_tokens={self.budget}"
+        if self.auto:
+            return f'context_summary="auto"{budget}'
         return f'context_summary={{"floor": {self.floor}, "ceiling": {self.ceiling}{size}}}{budget}'
 
 
@@ -68,8 +73,9 @@ def make_grid(
     ceilings: Iterable[int] = DEFAULT_CEILINGS,
     sizes: Iterable[int] = (DEFAULT_SIZE,),
     budgets: Iterable[int | None] = (None,),
+    auto: bool = False,
 ) -> SettingGrid:
-    """All valid combinations. Raises ValueError if there are none or too many."""
+    """All valid combinations, and `auto` if asked for. Raises ValueError if there are none or too many."""
     settings: dict[ReplaySetting, None] = {}
     skipped: dict[str, None] = {}
     combinations = list(product(budgets, sizes, ceilings, floors))
@@ -82,6 +88,8 @@ def make_grid(
             settings[ReplaySetting(floor=floor, ceiling=ceiling, size=size, budget=budget)] = None
         except ValueError as error:
             skipped[str(error)] = None
+    if auto:
+        settings[ReplaySetting(floor=FLOOR, ceiling=CEILING, size=SIZE, auto=True)] = None
     if not settings:
         raise ValueError(f"no setting is left to try: {'; '.join(skipped) or 'a list is empty'}")
     return SettingGrid(settings=tuple(settings), skipped=tuple(skipped))

@@ -8,7 +8,7 @@ same numbers. Time is taken from the record, so nothing waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
-from autonomy_ctx.models.catalog import find_context_window, price_of
+from autonomy_ctx.models.catalog import cache_rule, find_context_window, price_of
 from autonomy_ctx.replay.conversation import FIRST_TIME, RecordedConversation, RecordedTurn
 from autonomy_ctx.replay.grid import ReplaySetting, SettingGrid, make_grid
 from autonomy_ctx.replay.recommendation import recommend
@@ -77,6 +77,7 @@ async def replay(
         )
     limit = find_context_window(name) if limit is None else limit
     record = _Record(
+        name=name,
         conversation=conversation,
         turns=turns,
         index=ConversationIndex(conversation),
@@ -127,6 +128,8 @@ async def replay(
 class _Record:
     """The parts that all settings of a replay have in common."""
 
+    # The model whose price it is.
+    name: str
     conversation: RecordedConversation
     turns: Sequence[RecordedTurn]
     index: ConversationIndex
@@ -215,9 +218,12 @@ class _SettingRun:
         self._record, self._setting = record, setting
         self._now = FIRST_TIME
         self._memory = Memory(token_counter=record.counter, clock=self._time)
-        self._section = SummarizedHistorySection(
-            model, setting.floor, setting.ceiling, setting.size, clock=lambda: self._now.timestamp()
-        )
+        if setting.auto:
+            self._section: SummarizedHistorySection = _PricedHistorySection(record, model, self._seconds)
+        else:
+            self._section = SummarizedHistorySection(
+                model, setting.floor, setting.ceiling, setting.size, clock=self._seconds
+            )
         instructions = record.conversation.instructions
         self._template = ContextTemplate(
             [*([SystemInstructionsSection(instructions)] if instructions else []), self._section],
@@ -233,11 +239,15 @@ class _SettingRun:
     def _time(self) -> datetime:
         return self._now
 
+    def _seconds(self) -> float:
+        return self._now.timestamp()
+
     async def replay_turn(self, turn: RecordedTurn) -> None:
         totals = _TurnTotals()
         said = self._record.index.before[turn.number - 1]
         shown = (0, 0)
         for number, request in enumerate(turn.requests):
+            await self._wait_for(request.said[-1])
             await self._append(request.said)
             context = await self._compose(request.said[-1], totals)
             if context is None:
@@ -288,6 +298,12 @@ class _SettingRun:
         await self._template.close()
         await self._memory.close()
 
+    async def _wait_for(self, message: Message) -> None:
+        """Let the time pass until a message: `auto` summarizes before the cache expires."""
+        if self._setting.auto and self._last is not None and self._record.is_pause(self._last, message):
+            self._section.summarize_before_expiry(self._memory, SCOPE, CONVERSATION)
+            await self._note_summaries()
+
     async def _append(self, messages: Sequence[Message]) -> None:
         if messages:
             self._now = max(self._now, messages[-1].created_at)
@@ -303,9 +319,31 @@ class _SettingRun:
         except BudgetExceeded:
             self._context = None
             totals.was_refused = True
+        await self._note_summaries()
+        return self._context
+
+    async def _note_summaries(self) -> None:
+        """Wait for summaries that are being written, and add up their cost."""
         await self._section.settled()
         self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments, self._context)
-        return self._context
+
+
+class _PricedHistorySection(SummarizedHistorySection):
+    """History of `auto`, which decides by the prices of the replay, also if its summaries are digests."""
+
+    def __init__(self, record: _Record, model: Any, clock: Callable[[], float]) -> None:
+        super().__init__(model, auto=True, cache_seconds=record.cache_seconds, clock=clock)
+        self._record = record
+
+    def _learn_limits(self, budget: int | None) -> None:
+        super()._learn_limits(budget)
+        record, costs = self._record, self._settings.costs
+        if costs is not None and costs.price != record.price:
+            cache = replace(cache_rule(record.name), seconds=record.cache_seconds, long_seconds=None)
+            costs = replace(
+                costs, price=record.price, writer=record.summary_price, cache=cache, shares_prefix=True
+            )
+            self._settings = self._summarizer.settings = replace(self._settings, costs=costs)
 
 
 class _SummaryCosts:

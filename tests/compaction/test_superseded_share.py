@@ -37,3 +37,10 @@ def test_a_cold_cache_makes_a_new_beginning_free() -> None:
 def test_without_a_price_for_reading_it_never_pays() -> None:
     assert share(50, price=Price(input=0, cached_input=0, cache_write=0, output=0)) == 1.0
     assert share(0) == 1.0
+
+
+def test_where_the_cost_decides_as_many_requests_are_expected_as_there_were() -> None:
+    settings = replace(resolve_settings(ContextSummaryConfig(auto=True)), price=PRICE)
+    entries = [Entry(at, Message("user", "word")) for at in range(1, 41)]
+    found = superseded_share(settings, entries, lambda message: 10, 0.0)
+    assert found == pytest.approx(11.5 / (11.5 + 20))

@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from html.parser import HTMLParser
+from typing import Any
 
 import anyio
 import pytest
@@ -26,7 +27,7 @@ from autonomy_ctx.replay.plots import (
 HOSTILE = "<script>alert(1)</script> \u202egnp.exe \x1b[31m & \"quoted\" 'name'"
 
 
-def make_report(conversation: RecordedConversation, **numbers: tuple[int, ...]) -> ReplayReport:
+def make_report(conversation: RecordedConversation, **numbers: Any) -> ReplayReport:
     async def work() -> ReplayReport:
         return await replay(conversation, make_grid(**({"floors": (4,), "ceilings": (10, 20)} | numbers)))
 

@@ -25,7 +25,7 @@ from autonomy_ctx.replay.retention import ConversationIndex, RetentionMeter
 from autonomy_ctx.tokens import Price, price_of
 
 
-def only(**numbers: int) -> SettingGrid:
+def only(**numbers: Any) -> SettingGrid:
     return SettingGrid(settings=(ReplaySetting(**numbers),), skipped=())
 
 
@@ -360,3 +360,18 @@ async def test_a_report_has_every_number_as_json(tmp_path: Any) -> None:
     assert all(math.isfinite(number) for number in form["settings"][0]["turns"]["cost"])
     assert isinstance(report, ReplayReport)
     assert price_of(report.price_name) == report.price
+
+
+# -- auto -------------------------------------------------------------------------------------------------
+
+
+async def test_auto_is_one_of_the_settings_and_decides_by_the_price_of_the_replay() -> None:
+    grid = make_grid(floors=(4,), ceilings=(10,), auto=True)
+    [_, auto] = grid.settings
+    assert (auto.label, auto.as_argument()) == ("auto", 'context_summary="auto"')
+    dear = Price(input=1, cached_input=1, output=5)
+    free = Price(input=1, cached_input=0, output=5)
+    found = [await replay(recorded(80), grid, price=price) for price in (dear, free)]
+    summaries = [report.runs[1].summaries for report in found]
+    assert summaries[0] > summaries[1] == 0
+    assert found[1].runs[1].cost == pytest.approx(found[1].whole.cost)
