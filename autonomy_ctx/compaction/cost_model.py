@@ -213,10 +213,10 @@ class _Window:
         tier, before = self._costs.price.tier, self.before
         if tier is None or after >= tier.above:
             return False
-        starts = self._list_starts()
-        ends = [*starts[1:], len(self._entries)]
-        turns = [before[end] - before[start] for start, end in zip(starts, ends, strict=True)]
-        return total + 2 * max(turns, default=0) > tier.above
+        # A turn with many steps may have begun before all of these messages.
+        bounds = [*(self._list_starts() or [0]), len(self._entries)]
+        largest = max(before[end] - before[start] for start, end in pairwise(bounds))
+        return total + 2 * largest > tier.above
 
     def _list_requests(self) -> Iterator[_SentRequest]:
         """A request before each message of the assistant, and one at the end."""

@@ -14,6 +14,7 @@ from autonomy_ctx import ContextSummaryConfig, Message
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.cost_model import CostModel
 from autonomy_ctx.formats.model_table import DEFAULT_PRICE, MODELS, CacheRule, Price, PriceTier
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.stores import Entry
 
@@ -175,6 +176,15 @@ def test_a_tier_is_not_passed_if_a_summary_can_prevent_it() -> None:
     assert first_due(costs(replace(PRICE, cached_input=0.001)), most=turns + 20) == turns + 20
 
 
+def test_a_turn_that_began_before_the_window_has_an_answer() -> None:
+    """After a summary inside a long turn, no message of a user is left in the window."""
+    tier = PriceTier(above=TOKENS * 60, input=5, output=5)
+    model = costs(replace(PRICE, tier=tier), other_tokens=0)
+    loop = [entry for entry in talk(1, calls=40) if entry.message.role is not ChatRole.USER]
+    assert model.is_due(loop[:20], 0, count) is False
+    assert model.is_due(loop, 0, count) is True
+
+
 def test_inside_a_loop_it_waits_for_the_usual_number_of_requests() -> None:
     model = costs()
     whole = next(
@@ -197,6 +207,7 @@ def prices() -> Iterator[Price]:
 
 @given(
     turns=st.integers(0, 60),
+    skipped=st.integers(0, 300),
     calls=st.integers(0, 4),
     gap=st.sampled_from([1.0, 400.0, 4_000.0, 90_000.0]),
     tokens=st.integers(1, 3_000),
@@ -205,14 +216,23 @@ def prices() -> Iterator[Price]:
     price=st.sampled_from([*prices(), Price(input=0, output=0), Price(input=1, output=1)]),
 )
 def test_any_conversation_has_an_answer_and_a_safe_cut(
-    turns: int, calls: int, gap: float, tokens: int, summary_tokens: int, expires: bool, price: Price
+    turns: int,
+    skipped: int,
+    calls: int,
+    gap: float,
+    tokens: int,
+    summary_tokens: int,
+    expires: bool,
+    price: Price,
 ) -> None:
-    model, entries = costs(price), talk(turns, calls=calls, gap=gap)
+    # A window begins anywhere: a summary may end inside a turn.
+    model, entries = costs(price), talk(turns, calls=calls, gap=gap)[skipped:]
 
     def same(message: Message) -> int:
         return tokens
 
     assert model.is_due(entries, summary_tokens, same, expires=expires) in (True, False)
+    assert model.prefers_long_life(entries, summary_tokens, same) in (True, False, None)
     if len(entries) > 6:
         cut = model.move_cut(entries, len(entries) - 6, summary_tokens, same)
         assert 0 <= cut <= len(entries) - 6
