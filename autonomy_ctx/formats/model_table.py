@@ -176,6 +176,8 @@ def _read_row(name: str, row: Mapping[str, Any]) -> ModelInfo:
 
 
 # The day on which the table was checked, and its rows by the beginning of a model's name.
+TABLE_DATE: str
+MODELS: dict[str, ModelInfo]
 TABLE_DATE, MODELS = _read_table(Path(__file__).with_name("models.json").read_text("utf-8"))
 # The proportions that most of the table has, for a model that is not in it: only good for comparing.
 DEFAULT_PRICE = Price(input=1, cached_input=0.1, output=5)
@@ -184,7 +186,7 @@ DEFAULT_PRICE = Price(input=1, cached_input=0.1, output=5)
 _VENDOR_PREFIX = re.compile(r"^(?:.*/)?(?:(?:[a-z-]+\.)?(?:amazon|anthropic)\.)?")
 # What may stand behind a model's name without making it another model: a date, a revision, a platform.
 _SUFFIX = re.compile(
-    r"(?:-\d{4}-\d\d-\d\d|[-@]\d{8}|-\d{3,4}|-latest|-preview|-v\d+(?::\d+)?|[:@][\w.-]+|\[\w+\])*$"
+    r"(?:-\d{4}-\d\d-\d\d|-\d{8}|-\d{3,4}|-latest|-preview|-v\d{1,4})*(?:[:@][\w.:-]*)?(?:\[\w+\])?$"
 )
 _NEXT_VERSION = re.compile(r"[-.]\d{1,2}(?!\d)")
 

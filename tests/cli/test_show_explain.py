@@ -210,7 +210,7 @@ def test_the_messages_that_were_sent_are_listed_or_shown_whole(folder: Path) -> 
 
 
 def test_usage_and_costs_are_shown(folder: Path) -> None:
-    shown = " ".join(run(folder, "explain", "shop", COLUMNS="160").split())
+    shown = " ".join(run(folder, "explain", "-c", "shop", COLUMNS="160").split())
     assert "1,000 in (600 cached, 100 written to the cache, 50 written for longer)" in shown
     assert "90 out (30 reasoning)" in shown
     assert "of the recorded turns, by list prices" in run(folder, "show", "shop")
