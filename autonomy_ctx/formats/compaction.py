@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autonomy_ctx.formats.base import ANTHROPIC, RESPONSES, ModelReply, Usage, WireRequest
+from autonomy_ctx.formats.base import ANTHROPIC, RESPONSES, Format, ModelReply, Usage, WireRequest
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text
 from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES
@@ -128,10 +128,10 @@ class Compaction:
 
 
 class CompactionReplies:
-    """Reads what providers answer to a request for a block."""
+    """Reads what a provider answers to a request for a block, in the words of its format."""
 
-    def __init__(self, owner: str) -> None:
-        self.name = owner
+    def __init__(self, words: Format) -> None:
+        self.name, self._words = words.name, words
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """A reply whose `blocks` are the block, if there is one; Claude says why there is none."""
@@ -141,7 +141,7 @@ class CompactionReplies:
         return ModelReply(
             blocks=tuple(content) if is_written else (),
             stop=BLOCK_STOP if is_written else stop,
-            usage=_usage(as_mapping(body.get("usage"))),
+            usage=self._words.reply(body).usage,
         )
 
 
@@ -162,21 +162,3 @@ def make_compaction(
         owner=owner, model=model, data=json.dumps(list(reply.blocks)), start=start, states=states
     )
     return Compaction(block=block, stop=BLOCK_STOP, usage=reply.usage)
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    """The tokens of a block: Claude counts them apart, for each time that it wrote."""
-    total = Usage()
-    for one in as_mappings(usage.get("iterations")) or [usage]:
-        details = as_mapping(one.get("input_tokens_details"))
-        cached = as_count(one.get("cache_read_input_tokens"))
-        written = as_count(one.get("cache_creation_input_tokens"))
-        total = Usage(
-            input_tokens=total.input_tokens + as_count(one.get("input_tokens")) + cached + written,
-            cached_tokens=total.cached_tokens + cached + as_count(details.get("cached_tokens")),
-            cache_write_tokens=total.cache_write_tokens
-            + written
-            + as_count(details.get("cache_write_tokens")),
-            output_tokens=total.output_tokens + as_count(one.get("output_tokens")),
-        )
-    return total

@@ -264,7 +264,7 @@ class Model(AsyncResource):
         )
         request = compaction_request(self._write_request(from_dicts(messages), options), owner)
         client = ModelClient(
-            self.name, CompactionReplies(owner), self._pool, self._timeouts, self._retry_policy
+            self.name, CompactionReplies(self._format), self._pool, self._timeouts, self._retry_policy
         )
         sent = self._request_builder.build_request(
             request.path, request.body, version=self._version, betas=request.betas

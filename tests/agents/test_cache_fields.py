@@ -39,6 +39,7 @@ async def send(server: ProviderServer, model: Model, *texts: str, **options: Any
     async with Memory() as memory, Agent("guide", RULES, model=model, memory=memory, **options) as agent:
         for text in texts:
             await agent.send(text, scope="ana", conversation="trip")
+            await agent.settled()
     return server.requests
 
 
@@ -169,14 +170,8 @@ async def test_a_long_loop_is_read_from_the_cache_whole() -> None:
 async def test_a_new_summary_reads_the_instructions_from_the_cache() -> None:
     server = ProviderServer(lambda body: [{"type": "text", "text": "We talked about trains in May."}])
     model = Model(GPT, client=server.client(), api_key="k")
-    config = {"floor": 2, "ceiling": 6}
-    async with (
-        Memory() as memory,
-        Agent("guide", RULES, model=model, memory=memory, context_summary=config) as agent,
-    ):
-        for number in range(5):
-            await agent.send(f"Question {number}?", scope="ana", conversation="trip")
-            await agent.settled()
+    texts = [f"Question {number}?" for number in range(5)]
+    await send(server, model, *texts, context_summary={"floor": 2, "ceiling": 6})
     [first, *_] = server.requests
     [swapped] = [one for one in server.requests if one.body["messages"][-1]["content"] == "Question 4?"]
     rules, summary = marked_texts(swapped.body)
@@ -189,14 +184,8 @@ async def test_a_new_summary_reads_the_instructions_from_the_cache() -> None:
 async def test_a_summary_that_follows_a_cached_request_reads_it() -> None:
     server = ProviderServer(lambda body: [{"type": "text", "text": "We talked about trains in May."}])
     model = Model(GPT, client=server.client(), api_key="k")
-    config = {"floor": 2, "ceiling": 6}
-    async with (
-        Memory() as memory,
-        Agent("guide", RULES, model=model, memory=memory, context_summary=config) as agent,
-    ):
-        for number in range(4):
-            await agent.send(f"Question {number}? " + "And more. " * 600, scope="ana", conversation="trip")
-            await agent.settled()
+    texts = [f"Question {number}? " + "And more. " * 600 for number in range(4)]
+    await send(server, model, *texts, context_summary={"floor": 2, "ceiling": 6})
     *_, asked, written = server.requests
     assert "Question 3?" in str(asked.body["messages"][-1])
     assert written.body["messages"][: len(asked.body["messages"])] == asked.body["messages"]
