@@ -36,7 +36,7 @@ PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=20 --durat
 	--ignore=tests/docs_site --ignore=tests/package
 
 .PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package
-.PHONY: check nightly mutate bench bench-peers docs docs-serve format clean
+.PHONY: check nightly mutate bench bench-peers docs docs-serve format language clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
@@ -105,6 +105,10 @@ bench-peers: $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The tables that are read at run time, from the words in autonomy_ctx/language/data/*.toml.
+language: $(READY)
+	$(BIN)/python docs/make_language.py
 
 clean:
 	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
