@@ -52,8 +52,10 @@ class PerfectSummarizer:
 
     name = "perfect"
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, *, repeats_facts: bool = False) -> None:
         self._cases = conversation.cases
+        # Whether a record says again what stands in the facts, as most models do.
+        self._repeats_facts = repeats_facts
 
     async def complete_chat(
         self, messages: list[dict[str, Any]], stream: bool = False, max_tokens: int = 2048
@@ -65,7 +67,7 @@ class PerfectSummarizer:
         asks_facts = _ASKS_FACTS.search(_BLOCK.sub("", prompt)) is not None
         notes = self._recorded(source) if is_merge else self._spoken(source)
         changes = self._changes(notes, _standing(prompt)) if asks_facts and not is_merge else []
-        if asks_facts and not is_merge:
+        if asks_facts and not is_merge and not self._repeats_facts:
             notes = [note for note in notes if note.kind in ("id", "artifact", "talk")]
         caps = [int(cap) for cap in _CAP.findall(prompt)]
         cap = int(min([max_tokens, *caps[-1:]]) * SHARE_OF_CAP)

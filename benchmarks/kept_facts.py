@@ -31,7 +31,7 @@ CATCH_UP = 12
 START = datetime(2026, 5, 4, 9, tzinfo=UTC)
 RULES, OPEN, DECISIONS, NEWEST = "rules and preferences", "open items", "decisions", "newest value"
 OLD, FINISHED, NAMES = "old value as if it held", "done item as if open", "key identifiers"
-# The old value and what it is of, in any line of the summary without the newest: also as dated history.
+# The old value and what it is of, in any line of the summary without the newest or a mark that it has ended.
 ANYWHERE = "old value in a line of its own"
 ROWS = {
     "rule": RULES,
@@ -42,6 +42,7 @@ ROWS = {
     "id": NAMES,
     "artifact": NAMES,
 }
+NO_LONGER = "(no longer"
 BAD_ROWS = (OLD, FINISHED, ANYWHERE)
 
 
@@ -56,6 +57,8 @@ class Column:
     size: int | None = None
     schema: str | None = None
     outages: bool = False
+    # The model says the facts in its records, too.
+    repeats: bool = False
 
 
 _PERFECT = {
@@ -82,6 +85,8 @@ COLUMNS = (
     ),
     Column("perfect model, 400", False, True, {**_PERFECT, NAMES: 95}),
     Column("perfect model, 2,000", True, True, {**_PERFECT, NAMES: 60}),
+    Column("perfect model that repeats facts, 400", False, True, {**_PERFECT, NAMES: 95}, repeats=True),
+    Column("perfect model that repeats facts, 2,000", True, True, {**_PERFECT, NAMES: 60}, repeats=True),
     Column("perfect model with outages, 400", False, True, {**_PERFECT, NAMES: 95}, outages=True),
     Column("perfect model, 2,000, size 4,096", True, True, {**_PERFECT, NAMES: 80}, 4096),
     Column(
@@ -121,7 +126,7 @@ class View:
         """Whether a line of the summary says one of the steps and not the new, which the window has not."""
         if any(_has_line(message, new) for message in self.window):
             return False
-        lines = [line for part in self.summary for line in part.split("\n")]
+        lines = [line for part in self.summary for line in part.split("\n") if NO_LONGER not in line]
         return any(step.stands_in(line) and not has_keys(line, new) for line in lines for step in steps)
 
 
@@ -239,7 +244,7 @@ async def tally_column(column: Column, conversations: Sequence[Conversation]) ->
     for conversation in conversations:
         if is_long(conversation) != column.long:
             continue
-        perfect = PerfectSummarizer(conversation) if column.perfect else None
+        perfect = PerfectSummarizer(conversation, repeats_facts=column.repeats) if column.perfect else None
         outages = ModelWithOutages(perfect) if column.outages and perfect else None
         section = SummarizedHistorySection(
             outages or perfect,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.background import run_in_steps
 from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.ended_facts import mark_segments
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
@@ -145,6 +146,8 @@ class ConversationState:
     displayed: DisplayedSummary | None = None
     # The facts as text, after what they were made of: with 200 facts a millisecond of every context.
     rendered_facts: tuple[tuple[Any, ...], RenderedFacts] | None = None
+    # The segments as they are shown, after what they were made of.
+    marked_segments: tuple[tuple[Any, ...], tuple[StoredSegment, ...]] | None = None
     # The generation and position of the user message that the profile was learned from last.
     learned_from: tuple[int, int] | None = None
     # The last position that was read ahead for a digest.
@@ -231,7 +234,7 @@ class SnapshotBounder:
     async def bound(self, snapshot: ConversationSnapshot) -> BoundedView:
         """The parts to show. A digest replaces the messages that the hard limit cuts off."""
         stored, snapshot = snapshot, snapshot.with_pending(self._pending)
-        state, entries = snapshot.state, snapshot.entries
+        state, entries = self._mark_ended(snapshot.state), snapshot.entries
         limits, segments = self._settings.limits, list(state.segments)
         cut = self._cut(snapshot, limits, window_budget(self._settings, state))
         if not snapshot.complete:
@@ -262,6 +265,14 @@ class SnapshotBounder:
         cut = self._cut(snapshot, sooner, None if tokens is None else tokens * 3 // 4)
         if cut and snapshot.complete:
             self._digest(snapshot, cut)
+
+    def _mark_ended(self, state: SummaryState) -> SummaryState:
+        """The summary with a mark behind what no longer holds, made again only when one of them changed."""
+        known, parts = self._conversation, (state.segments, state.ended)
+        if known.marked_segments is None or known.marked_segments[0] != parts:
+            plain = TokenCounter(self._counter.text_counter)
+            known.marked_segments = parts, mark_segments(*parts, state.covered, plain)
+        return replace(state, segments=known.marked_segments[1])
 
     def _cut(self, snapshot: ConversationSnapshot, limits: Limits, tokens: int | None) -> int:
         return bounded_start(snapshot.entries, snapshot.state.covered, limits, tokens, self._count)

@@ -29,13 +29,15 @@ from autonomy_ctx.language.fact import (
     normalize_fact,
 )
 from autonomy_ctx.memory.encoding import UnreadableRow
-from autonomy_ctx.memory.store import Key, Store, StoredSegment
+from autonomy_ctx.memory.store import EndedText, Key, Store, StoredSegment
 from autonomy_ctx.messages.text_cache import forget_texts
 
 # A fact that was ended by a user who removed the one in its place.
 ENDED_BY_REMOVAL = -1
 # Of what was written without one: by a user, or learned of a single message.
 NO_SEGMENT = 0
+# How many facts that have ended are looked for in the segments of a summary.
+MAX_ENDED_TEXTS = 64
 
 
 class FactRow(NamedTuple):
@@ -60,14 +62,18 @@ FACT_COLUMNS = FactRow._fields
 def decode_fact_row(row: Sequence[Any]) -> FactRow:
     """A row with `FACT_COLUMNS`, whose text is a JSON string."""
     number, kind, text, position, created, target, source, segment, is_done, in_profile = row
-    try:
-        text = json.loads(text)
-    except ValueError:
-        # Without the cause, which might quote a user's text.
-        raise UnreadableRow(f"the fact with number {number} cannot be read") from None
+    text = _decode_text(number, text)
     return FactRow(
         number, kind, text, position, created, target, source, segment, bool(is_done), bool(in_profile)
     )
+
+
+def _decode_text(number: int, text: str) -> str:
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        # Without the cause, which might quote a user's text.
+        raise UnreadableRow(f"the fact with number {number} cannot be read") from None
 
 
 class FactIndex:
@@ -325,6 +331,16 @@ def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fac
 def ended_state(is_replaced: bool | None) -> FactState:
     """The state of a fact; None for one that nothing has ended."""
     return "holds" if is_replaced is None else "replaced" if is_replaced else "done"
+
+
+def make_ended_texts(rows: Sequence[Sequence[Any]]) -> tuple[EndedText, ...]:
+    """Facts that have ended, of rows with what ended each; if that was replaced, too, with the newest."""
+    now: dict[int, str] = {}
+    found: list[EndedText] = []
+    for number, text, by, new, position, is_done, source in sorted(rows, key=lambda row: -row[2]):
+        now[number] = "" if is_done else now.get(by, _decode_text(by, new))
+        found.append(EndedText(_decode_text(number, text), now[number], 0 if source == "user" else position))
+    return tuple(found)
 
 
 class ConversationFacts:

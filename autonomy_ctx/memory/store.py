@@ -347,6 +347,15 @@ class StoredSegment:
     ended: float = 0.0
 
 
+class EndedText(NamedTuple):
+    """The text of a fact that no longer holds, and of the one in its place; empty if the fact is done."""
+
+    text: str
+    now: str
+    # The position of the message that ended it; 0 if a user ended it outside of the conversation.
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryState:
     """The current segments, the pinned messages and the facts, and the head at the same moment."""
@@ -356,6 +365,8 @@ class SummaryState:
     pins: tuple[Pin, ...] = ()
     # Those that hold, and the ones that each of them has replaced.
     facts: tuple[Fact, ...] = ()
+    # Those that ended last: a segment may still say them.
+    ended: tuple[EndedText, ...] = ()
 
     @property
     def covered(self) -> int:

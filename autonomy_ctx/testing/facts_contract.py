@@ -97,6 +97,26 @@ class FactsContract(StoreActions):
         states = [(one.id, one.state) for one in await store.facts(MAIN)]
         assert states == [("F1", "replaced"), ("F2", "done"), ("F3", "holds")]
 
+    async def test_a_summary_names_what_ended_and_what_is_in_its_place(self, store: Store) -> None:
+        await self.fill(store, 9)
+        await self.commit_facts(
+            store, 1, 2, make_change(1, "budget 11,500"), make_change(2, "call the hotel", kind="open")
+        )
+        assert (await store.summary(MAIN)).ended == ()
+        await self.commit_facts(
+            store, 3, 4, make_change(3, "budget 9,200", "F1"), make_change(4, target="F2", action="done")
+        )
+        await self.commit_facts(store, 5, 6, make_change(6, "budget 8,000", "F3"))
+        ended = {(one.text, one.now, one.position) for one in (await store.summary(MAIN)).ended}
+        assert ended == {
+            ("budget 11,500", "budget 8,000", 3),
+            ("budget 9,200", "budget 8,000", 6),
+            ("call the hotel", "", 4),
+        }
+        assert await store.undo_segment(MAIN)
+        ended = {(one.text, one.now) for one in (await store.summary(MAIN)).ended}
+        assert ended == {("budget 11,500", "budget 9,200"), ("call the hotel", "")}
+
     async def test_changes_of_one_commit_may_refer_to_each_other(self, store: Store) -> None:
         await self.fill(store, 3)
         changes = [make_change(1, "port 80"), make_change(2, "port 81", "+0"), make_change(2, "Port 81.")]

@@ -75,6 +75,31 @@ async def test_the_next_summary_is_shown_the_list_and_changes_it(memory: Memory)
     assert old == [("F1", "replaced"), ("F2", "done"), ("F3", "holds"), ("F5", "holds")]
 
 
+async def test_a_segment_says_what_no_longer_holds_in_it(memory: Memory) -> None:
+    model = ScriptedModel(
+        [
+            "- The budget is 11,500 EUR.\n- They still have to call the hotel.\n- They like trains."
+            "\nFACTS\n+ value: budget 11,500 EUR\n+ open: call the hotel",
+            "- The budget was cut.\nFACTS\n~ F1 value: budget 9,200 EUR\nx F2",
+        ]
+    )
+    async with summarized(model) as section:
+        await memory.append(*TRIP, *said(*["the budget is 11,500 EUR, call the hotel, we like trains"] * 9))
+        before = await compose_twice(section, memory)
+        await memory.append(
+            *TRIP, *said(*["9,200 EUR is the budget now, the hotel was called"] * 5, start=10)
+        )
+        after = await compose_twice(section, memory)
+    assert "no longer" not in before.segments[0].text
+    assert after.segments[0].text.splitlines()[-3:] == [
+        "- The budget is 11,500 EUR. (no longer: now budget 9,200 EUR)",
+        "- They still have to call the hotel. (done since)",
+        "- They like trains.",
+    ]
+    stored = (await memory.store.summary(make_key(memory.agent, *TRIP))).segments[0]
+    assert "no longer" not in stored.text, "it is kept as it was written"
+
+
 @pytest.mark.parametrize("writes_facts", [True, False], ids=["by a model", "by rules"])
 async def test_a_pasted_mail_changes_no_fact(memory: Memory, writes_facts: bool) -> None:
     mail = (

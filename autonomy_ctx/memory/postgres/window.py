@@ -18,7 +18,7 @@ from autonomy_ctx.memory.encoding import (
     decode_segment,
     make_pin,
 )
-from autonomy_ctx.memory.facts import decode_fact_row, make_fact
+from autonomy_ctx.memory.facts import MAX_ENDED_TEXTS, decode_fact_row, make_ended_texts, make_fact
 from autonomy_ctx.memory.postgres.connection import Connection, fetch_one
 from autonomy_ctx.memory.postgres.session import PostgresSession, key_digest
 from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT
@@ -75,7 +75,14 @@ _SELECT_SUMMARY = f"""
          WHERE h.conversation_id = c.id AND h.ended_by IS NULL AND NOT h.is_done),
         (SELECT json_agg(json_build_array({COLUMNS_OF_FACT}) ORDER BY f.number)::text
          FROM autonomy_ctx.fact f
-         WHERE f.conversation_id = c.id AND f.ended_by IS NULL AND NOT f.is_done)
+         WHERE f.conversation_id = c.id AND f.ended_by IS NULL AND NOT f.is_done),
+        (SELECT json_agg(json_build_array(
+             e.old, e.old_text, e.number, e.text, e.position, e.is_done, e.source))::text
+         FROM (SELECT f.number AS old, f.text AS old_text, e.*
+               FROM autonomy_ctx.fact e
+               JOIN autonomy_ctx.fact f ON f.conversation_id = e.conversation_id AND f.number = e.target
+               WHERE e.conversation_id = c.id AND e.target IS NOT NULL
+               ORDER BY e.number DESC LIMIT {MAX_ENDED_TEXTS}) e)
     FROM autonomy_ctx.conversation c WHERE c.key = %s
 """  # noqa: S608  # our names
 
@@ -121,7 +128,7 @@ async def read_summary(connection: Connection, key: Key) -> SummaryState:
     found = await fetch_one(connection, _SELECT_SUMMARY, (key_digest(key),))
     if found is None:
         return SummaryState(Head())
-    segments, pins, replaced, holding = map(_load_rows, found[5:])
+    segments, pins, replaced, holding, ended = map(_load_rows, found[5:])
     facts = [make_fact(decode_fact_row(row), "replaced") for row in replaced]
     facts += [make_fact(decode_fact_row(row), "holds") for row in holding]
     return SummaryState(
@@ -129,6 +136,7 @@ async def read_summary(connection: Connection, key: Key) -> SummaryState:
         tuple(decode_segment(row) for row in segments),
         tuple(make_pin(decode_entry(*row), pinned_at, source) for pinned_at, source, *row in pins),
         tuple(facts),
+        make_ended_texts(ended),
     )
 
 

@@ -10,6 +10,7 @@ from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
+    MAX_ENDED_TEXTS,
     NO_SEGMENT,
     DroppedFacts,
     EndedFact,
@@ -18,12 +19,13 @@ from autonomy_ctx.memory.facts import (
     FactsInForce,
     decode_fact_row,
     ended_state,
+    make_ended_texts,
     make_fact,
     make_rows,
 )
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import MAX_POSITION, ProfileFact
+from autonomy_ctx.memory.store import MAX_POSITION, EndedText, ProfileFact
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _QUERIES = load_queries(
@@ -50,6 +52,12 @@ async def read_all_facts(
         return read
     holding = [fact for fact in known.facts if fact.state == "holds"]
     return sorted([*holding, *read], key=lambda fact: int(fact.id[1:]))
+
+
+async def read_ended_texts(session: Session, conversation_id: int) -> tuple[EndedText, ...]:
+    """The facts that ended last."""
+    rows = await session.fetch(_QUERIES["select_ended_last"], id=conversation_id, limit=MAX_ENDED_TEXTS)
+    return make_ended_texts(rows)
 
 
 async def read_fact_rows(session: Session, conversation_id: int) -> list[EndedFact]:

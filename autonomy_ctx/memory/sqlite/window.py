@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entries, decode_entry, make_pin
+from autonomy_ctx.memory.sql.facts import read_ended_texts
 from autonomy_ctx.memory.sql.forks import read_ranges
 from autonomy_ctx.memory.sql.log import find_conversation
 from autonomy_ctx.memory.sql.segments import read_active_segments
@@ -163,4 +164,5 @@ async def _read_state(session: SqliteSession, key: Key, conversation_id: int, he
     ]
     segments = tuple(await read_active_segments(session, conversation_id))
     facts = session.facts_in_force(key, conversation_id, head)
-    return SummaryState(head, segments, tuple(pins), facts)
+    ended = await read_ended_texts(session, conversation_id)
+    return SummaryState(head, segments, tuple(pins), facts, ended)

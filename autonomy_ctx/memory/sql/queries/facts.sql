@@ -12,6 +12,11 @@ SELECT {columns}, NOT coalesce(e.is_done, FALSE)
 FROM @fact f LEFT JOIN @fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
 WHERE f.conversation_id = :id AND {is_fact} AND f.ended_by IS NOT NULL ORDER BY f.number
 
+-- name: select_ended_last
+SELECT f.number, f.text, e.number, e.text, e.position, e.is_done, e.source
+FROM @fact e JOIN @fact f ON f.conversation_id = e.conversation_id AND f.number = e.target
+WHERE e.conversation_id = :id AND e.target IS NOT NULL ORDER BY e.number DESC LIMIT :limit
+
 -- name: select_profile
 SELECT c.conversation, {columns} FROM @conversation c
 {sqlite: CROSS} JOIN @fact f {sqlite: INDEXED BY fact_in_profile} ON f.conversation_id = c.id
