@@ -16,7 +16,7 @@ from math import inf
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.language.fact import Fact, FactChange
+from autonomy_ctx.messages.fact import Fact, FactChange
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
