@@ -12,8 +12,8 @@ _MODULES = {
     "CopyReport": "autonomy_ctx.memory.transfer",
     "Draft": "autonomy_ctx.memory.store",
     "Entry": "autonomy_ctx.memory.store",
-    "Fact": "autonomy_ctx.language.fact",
-    "FactChange": "autonomy_ctx.language.fact",
+    "Fact": "autonomy_ctx.messages.fact",
+    "FactChange": "autonomy_ctx.messages.fact",
     "FactEnd": "autonomy_ctx.memory.outline",
     "Facts": "autonomy_ctx.memory.store",
     "Forks": "autonomy_ctx.memory.store",
@@ -58,7 +58,6 @@ _MODULES = {
 _FORMER_NAMES = {"OwedWork": "autonomy_ctx.stores:DueTask", "TurnHold": "autonomy_ctx.stores:TurnToken"}
 
 if TYPE_CHECKING:
-    from autonomy_ctx.language.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.outline import (
         ConversationOutline,
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     )
     from autonomy_ctx.memory.transfer import CopyProgress, CopyReport, copy_memory
     from autonomy_ctx.memory.vectors import Vectors
+    from autonomy_ctx.messages.fact import Fact, FactChange
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES, _FORMER_NAMES)
 

@@ -22,7 +22,7 @@ from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_setting
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import READY_SCHEMAS, SummarySchema
 from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
-from autonomy_ctx.language.fact import Fact
+from autonomy_ctx.messages.fact import Fact
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate_cases import held_out, plain, tuned

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.fact import stated_text
 from autonomy_ctx.language.tables import find_languages, load_language
 from autonomy_ctx.language.words import split_words
-from autonomy_ctx.memory.store import EndedText, StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.messages.fact import EndedText, stated_text
 from autonomy_ctx.messages.tokens import TokenCounter
 
 # A longer text than this is not repeated: the current facts have it.

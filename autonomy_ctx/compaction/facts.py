@@ -12,15 +12,6 @@ from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
-from autonomy_ctx.language.fact import (
-    Fact,
-    FactChange,
-    FactLine,
-    active_facts,
-    add_note,
-    normalize_fact,
-    short_fact_line,
-)
 from autonomy_ctx.language.fact_rules import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
@@ -30,6 +21,15 @@ from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.fact import (
+    Fact,
+    FactChange,
+    FactLine,
+    active_facts,
+    add_note,
+    normalize_fact,
+    short_fact_line,
+)
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter

@@ -56,13 +56,13 @@ from autonomy_ctx.compaction.writer import (
     run_or_offload,
 )
 from autonomy_ctx.language.digest import read_for_digest
-from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory.cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
 from autonomy_ctx.memory.summary_blocks import StoredBlock, put_blocks
+from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.models.call import CallFailed, PromptTooLong
 from autonomy_ctx.tracing import summary_span

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
-from autonomy_ctx.language.fact import CUT_MARK
+from autonomy_ctx.messages.fact import CUT_MARK
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.transcript import (

@@ -22,10 +22,10 @@ from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.language.digest import digest, read_for_digest
-from autonomy_ctx.language.fact import Fact, RenderedFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
+from autonomy_ctx.messages.fact import Fact, RenderedFacts
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.messages.tokens import TokenCounter

@@ -18,8 +18,8 @@ from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationS
 from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.formats.model_table import Price
-from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.fact import Fact
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 # Less replaced text than this is not worth a new beginning, which leaves out thinking.

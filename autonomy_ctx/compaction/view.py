@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage
-from autonomy_ctx.language.fact import Fact, RenderedFacts, render_facts
 from autonomy_ctx.memory.store import Entry, Pin, StoredSegment, SummaryState
 from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.messages.cuts import orphaned_results
 from autonomy_ctx.messages.dates import format_day, format_days
+from autonomy_ctx.messages.fact import Fact, RenderedFacts, render_facts
 from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.messages.summary import Segment, Summary, SummaryBlock, SummaryRole
 from autonomy_ctx.messages.tokens import TokenCounter

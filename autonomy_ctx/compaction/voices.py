@@ -11,7 +11,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from autonomy_ctx.background import pause
-from autonomy_ctx.language.fact import (
+from autonomy_ctx.language.fact_clauses import content_words, names_another, read_clause, word_set
+from autonomy_ctx.language.fact_completion import is_bare_report
+from autonomy_ctx.language.phrases import split_words
+from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.language.sentences import split_sentences
+from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.fact import (
     ASSISTANT_NOTE,
     TOOL_NOTE,
     Fact,
@@ -21,14 +29,6 @@ from autonomy_ctx.language.fact import (
     stated_text,
     tool_note,
 )
-from autonomy_ctx.language.fact_clauses import content_words, names_another, read_clause, word_set
-from autonomy_ctx.language.fact_completion import is_bare_report
-from autonomy_ctx.language.phrases import split_words
-from autonomy_ctx.language.reported_speech import split_speech
-from autonomy_ctx.language.sentences import split_sentences
-from autonomy_ctx.memory.search_text import searchable_text
-from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.message import ChatRole, Message
 
 MAX_ANSWER_WORDS = 12  # of a message that only accepts or reports

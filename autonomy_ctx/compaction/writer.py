@@ -55,11 +55,11 @@ from autonomy_ctx.compaction.view import render_segment
 from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.language.digest import digest, digest_texts
-from autonomy_ctx.language.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.language.identifiers import coverage
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Entry, StoredSegment
+from autonomy_ctx.messages.fact import Fact, FactLine, SplitReply, split_facts
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import transcript, visible_text

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from autonomy_ctx.inspection.report import count_of, range_of, shorten
-from autonomy_ctx.language.fact import UNTIL_NOTE
 from autonomy_ctx.memory.outline import position_ranges
+from autonomy_ctx.messages.fact import UNTIL_NOTE
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Segment, Summary, visible_fields
 from autonomy_ctx.template.composed import ComposedContext, SectionReport

@@ -13,10 +13,10 @@ from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, read_forward, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds, make_report
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
-from autonomy_ctx.language.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd, MessageMark, OutlineReader
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
+from autonomy_ctx.messages.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.messages.message import ChatRole
 
 

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from autonomy_ctx.language.fact import ASSISTANT_NOTE, Fact, FactKind, stated_text
 from autonomy_ctx.language.fact_clauses import (
     BRACKETED_DATE,
     Clause,
@@ -24,6 +23,7 @@ from autonomy_ctx.language.fact_clauses import (
     shares_subject,
 )
 from autonomy_ctx.language.phrases import split_words
+from autonomy_ctx.messages.fact import ASSISTANT_NOTE, Fact, FactKind, stated_text
 from autonomy_ctx.messages.text_cache import TextCache
 
 # The newest ones: a correction is about something that is not long ago or still shown.

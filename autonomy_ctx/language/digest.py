@@ -32,7 +32,6 @@ from autonomy_ctx.language.cues import (
     NEGATION_CUES,
     OBLIGATION_CUES,
 )
-from autonomy_ctx.language.fact import QUESTION_NOTE, normalize_fact
 from autonomy_ctx.language.fact_clauses import BRACKETED_DATE, read_clause
 from autonomy_ctx.language.fact_cues import FACT_CUES
 from autonomy_ctx.language.identifiers import identifiers
@@ -48,6 +47,7 @@ from autonomy_ctx.language.quotations import (
     rank_quotations,
 )
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
+from autonomy_ctx.messages.fact import QUESTION_NOTE, normalize_fact
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language import fact_cues, fact_words
-from autonomy_ctx.language.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
 from autonomy_ctx.language.relative_dates import MONTH_WORDS
 from autonomy_ctx.language.terms import fold_text, is_unspaced, stop_words
+from autonomy_ctx.messages.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.messages.text_cache import TextCache, word_cache
 
 _QUOTATION = lazy_pattern(

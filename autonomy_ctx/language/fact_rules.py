@@ -14,16 +14,6 @@ from functools import cache
 
 from autonomy_ctx.language import fact_cues
 from autonomy_ctx.language.compared_facts import ComparedFacts, HoldingFact, has_code
-from autonomy_ctx.language.fact import (
-    ASSISTANT_NOTE,
-    MAX_FACT_CHARACTERS,
-    QUESTION_NOTE,
-    Fact,
-    FactChange,
-    FactKind,
-    add_note,
-    tool_note,
-)
 from autonomy_ctx.language.fact_clauses import (
     Clause,
     Subject,
@@ -65,6 +55,16 @@ from autonomy_ctx.language.phrases import PhraseTable, split_words
 from autonomy_ctx.language.relative_dates import has_weekday, resolve_dates
 from autonomy_ctx.language.sentences import Sentence
 from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.fact import (
+    ASSISTANT_NOTE,
+    MAX_FACT_CHARACTERS,
+    QUESTION_NOTE,
+    Fact,
+    FactChange,
+    FactKind,
+    add_note,
+    tool_note,
+)
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, content_text
 
 MAX_FACTS_PER_USER_MESSAGE = 10

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language.clauses import split_prose
-from autonomy_ctx.language.fact import FactKind, clean_fact_text
 from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.messages.fact import FactKind, clean_fact_text
 
 # Longer messages are texts that were pasted, longer sentences say more than one thing.
 MAX_MESSAGE_CHARACTERS, MAX_SENTENCE_CHARACTERS = 1500, 240

@@ -13,9 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidFact, UnknownFact
-from autonomy_ctx.language.fact import (
+from autonomy_ctx.memory.encoding import UnreadableRow
+from autonomy_ctx.memory.store import Key, Store, StoredSegment
+from autonomy_ctx.messages.fact import (
     FACT_KINDS,
     MAX_FACT_CHARACTERS,
+    EndedText,
     Fact,
     FactAction,
     FactChange,
@@ -28,8 +31,6 @@ from autonomy_ctx.language.fact import (
     fact_number,
     normalize_fact,
 )
-from autonomy_ctx.memory.encoding import UnreadableRow
-from autonomy_ctx.memory.store import EndedText, Key, Store, StoredSegment
 from autonomy_ctx.messages.text_cache import forget_texts
 
 # A fact that was ended by a user who removed the one in its place.

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.language.fact import FactSource, fact_id
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS
 from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.messages.fact import FactSource, fact_id
 
 # The columns of a segment in their order, without its text.
 SEGMENT_OUTLINE = ", ".join("'\"\"'" if name == "text" else name for name in SEGMENT_COLUMNS)

@@ -16,12 +16,12 @@ from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.errors import UnknownProfileEntry
-from autonomy_ctx.language.fact import FACT_KINDS, FactKind, FactSource, clean_fact_text, normalize_fact
 from autonomy_ctx.language.profile_rules import read_statement
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.store import MessageRef, ProfileFact, ProfileFacts, Record, Store, make_key
+from autonomy_ctx.messages.fact import FACT_KINDS, FactKind, FactSource, clean_fact_text, normalize_fact
 
 # Its records belong to a conversation that has no messages.
 PROFILE_CONVERSATION = "autonomy_ctx:profile"

@@ -16,7 +16,7 @@ from math import inf
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.language.fact import Fact, FactChange
+from autonomy_ctx.messages.fact import EndedText, Fact, FactChange
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
@@ -345,15 +345,6 @@ class StoredSegment:
     # When the first and the last of its messages were written, in seconds since 1970; 0 when not known.
     began: float = 0.0
     ended: float = 0.0
-
-
-class EndedText(NamedTuple):
-    """The text of a fact that no longer holds, and of the one in its place; empty if the fact is done."""
-
-    text: str
-    now: str
-    # The position of the message that ended it; 0 if a user ended it outside of the conversation.
-    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,12 @@ from autonomy_ctx.compaction.view import pays, shown_tokens, summary_tokens
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import Hook
-from autonomy_ctx.language.fact import FactChange, active_facts, normalize_fact
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.mirror import MemoryMirrors
 from autonomy_ctx.memory.store import Key, check_name, make_key
+from autonomy_ctx.messages.fact import FactChange, active_facts, normalize_fact
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.sections.section import (
     ContributingSection,

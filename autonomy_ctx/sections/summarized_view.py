@@ -21,12 +21,12 @@ from autonomy_ctx.compaction.view import (
     summary_message,
     window_budget,
 )
-from autonomy_ctx.language.fact import Fact, RenderedFacts, active_facts, fact_line, fact_number
 from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, MessageRef, Store, SummaryState
 from autonomy_ctx.memory.summary_blocks import read_blocks
 from autonomy_ctx.messages.clamp import clamp_message
+from autonomy_ctx.messages.fact import Fact, RenderedFacts, active_facts, fact_line, fact_number
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import SummaryBlock, SummaryRole
 from autonomy_ctx.messages.tokens import TokenCounter

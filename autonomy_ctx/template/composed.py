@@ -20,11 +20,11 @@ import anyio.to_thread
 from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, Usage
 from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.formats.outgoing import summary_record
-from autonomy_ctx.language.fact import STANDING_HEADING
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.fact import STANDING_HEADING
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields

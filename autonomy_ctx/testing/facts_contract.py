@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactKind, FactSource
 from autonomy_ctx.memory.store import Key, Store
+from autonomy_ctx.messages.fact import Fact, FactAction, FactChange, FactKind, FactSource
 from autonomy_ctx.testing.values import (
     BOB,
     HELPER,

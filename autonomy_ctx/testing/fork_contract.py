@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from autonomy_ctx.errors import ConflictingMessage, InvalidFork, UnknownConversation
-from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Head, IndexedMessageReader, Key, MessageRef, Store
+from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.testing.facts_contract import fact_texts, make_change, states_of
 from autonomy_ctx.testing.values import (
     HELPER,

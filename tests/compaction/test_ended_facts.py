@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from autonomy_ctx.compaction.ended_facts import mark_segments
-from autonomy_ctx.memory.store import EndedText, StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.messages.fact import EndedText
 from autonomy_ctx.messages.tokens import TokenCounter
 
 BUDGET = EndedText("the budget is 11,500 EUR", "the budget is 9,200 EUR", 30)

@@ -8,7 +8,7 @@ from autonomy_ctx import Message
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.facts import MAX_LISTED_CHARACTERS, MIN_LISTED_TOKENS, listed_facts
 from autonomy_ctx.compaction.prompt import cached_batch_prompt
-from autonomy_ctx.language.fact import CUT_MARK, Fact, FactKind, fact_line
+from autonomy_ctx.messages.fact import CUT_MARK, Fact, FactKind, fact_line
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.call import Prompt
 from autonomy_ctx.tokens import TokenCounter

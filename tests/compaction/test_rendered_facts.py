@@ -13,7 +13,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_summary_facts
-from autonomy_ctx.language.fact import FACT_KINDS, Fact, render_facts
+from autonomy_ctx.messages.fact import FACT_KINDS, Fact, render_facts
 from autonomy_ctx.messages.tokens import TokenCounter
 
 SETTINGS = resolve_settings(ContextSummaryConfig(model=None), None)

@@ -9,8 +9,8 @@ import pytest
 
 from autonomy_ctx import Message, ToolCall
 from autonomy_ctx.compaction.facts import changes_from_lines
-from autonomy_ctx.language.fact import Fact, FactKind, read_fact_line
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.fact import Fact, FactKind, read_fact_line
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
 MAIL = (

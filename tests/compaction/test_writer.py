@@ -17,8 +17,8 @@ from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_setting
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
 from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
-from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.messages.fact import Fact
 from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter
 
 COUNTER = TokenCounter()

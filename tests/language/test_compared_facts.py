@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Message
 from autonomy_ctx.language.compared_facts import MAX_COMPARED_FACTS, ComparedFacts, HoldingFact
-from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.language.fact_rules import find_facts
+from autonomy_ctx.messages.fact import Fact
 from autonomy_ctx.messages.text_cache import TextCache
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from strategies import any_text, many, messages, some
 
 from autonomy_ctx import Message, ToolCall
-from autonomy_ctx.language.fact import (
+from autonomy_ctx.language.fact_rules import find_facts
+from autonomy_ctx.messages.fact import (
     FACT_KINDS,
     MAX_FACT_CHARACTERS,
     QUESTION_NOTE,
@@ -23,7 +24,6 @@ from autonomy_ctx.language.fact import (
     FactChange,
     stated_text,
 )
-from autonomy_ctx.language.fact_rules import find_facts
 from autonomy_ctx.messages.message import content_text
 from autonomy_ctx.messages.text_cache import forget_texts
 

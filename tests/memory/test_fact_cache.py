@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import StoreError
-from autonomy_ctx.language.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.fact_cache import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
+from autonomy_ctx.messages.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import make_provisional_segment, make_segment

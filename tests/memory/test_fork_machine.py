@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import ConflictingMessage, InvalidFork, SharedTurn
-from autonomy_ctx.language.fact import FactChange
 from autonomy_ctx.memory.store import Key, StoredSegment, last_final_position
+from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.testing import StoppedClock, make_message
 
 T = TypeVar("T")

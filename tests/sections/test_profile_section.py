@@ -17,8 +17,8 @@ from autonomy_ctx import (
     ProfileSection,
     SummarizedHistorySection,
 )
-from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.messages.events import MAIL_EXTRA_KEY
+from autonomy_ctx.messages.fact import Fact
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.testing import ScriptedModel
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
@@ -25,7 +24,8 @@ from autonomy_ctx.memory.facts import (
 )
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import MAX_POSITION, EndedText, ProfileFact
+from autonomy_ctx.memory.store import MAX_POSITION, ProfileFact
+from autonomy_ctx.messages.fact import EndedText, Fact, FactChange
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _QUERIES = load_queries(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.joint_append import RecordDraft, check_record
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.sql import deletion, forks, leases, listing, log, summaries, turns
@@ -37,6 +36,7 @@ from autonomy_ctx.memory.store import (
     check_put,
     check_read,
 )
+from autonomy_ctx.messages.fact import Fact, FactChange
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.encoding import MessageRow

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autonomy_ctx.errors import NotPinned
-from autonomy_ctx.language.fact import Fact, FactChange
 from autonomy_ctx.memory.facts import replaces_fact_of_user
 from autonomy_ctx.memory.sql import facts as fact_rows
 from autonomy_ctx.memory.sql import segments
@@ -21,6 +20,7 @@ from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.records import end_quotes
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Key, PinSource, StoredSegment
+from autonomy_ctx.messages.fact import Fact, FactChange
 
 _QUERIES = load_queries("summaries")
 

@@ -10,11 +10,11 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Mapping
 
-from autonomy_ctx.language.fact import Fact, FactState, fact_number
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.facts import FactRow, FactsInForce, decode_fact_row, make_fact
 from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT
 from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.messages.fact import Fact, FactState, fact_number
 
 # All conversations together.
 CACHED_FACTS = 20_000

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.inspection.report import to_json
-from autonomy_ctx.language.fact import FACT_KINDS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.fact import FACT_KINDS
 from autonomy_ctx.server.common.app import ActiveRequests, RequestGate
 from autonomy_ctx.server.common.arguments import OperatorRequests, read_query
 from autonomy_ctx.server.common.auth import InspectorAccess, check_token_text

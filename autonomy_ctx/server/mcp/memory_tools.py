@@ -16,13 +16,13 @@ from urllib.parse import quote, unquote
 
 from autonomy_ctx.errors import InvalidArguments, UnknownFact
 from autonomy_ctx.inspection.turn import TurnReport, TurnSection, inspect_turn, list_turns
-from autonomy_ctx.language.fact import Fact, FactKind, fact_line
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.page import read_page
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import format_message, indent_continuations
 from autonomy_ctx.memory.store import Entry, Key, make_key
 from autonomy_ctx.messages.clamp import clamp_text
+from autonomy_ctx.messages.fact import Fact, FactKind, fact_line
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
 from autonomy_ctx.tools.output import cap_text, clean_text

@@ -33,9 +33,9 @@ from autonomy_ctx.inspection.message import (
 )
 from autonomy_ctx.inspection.report import to_json
 from autonomy_ctx.inspection.turn import TurnInfo, TurnReport
-from autonomy_ctx.language.fact import Fact, FactAction, FactKind
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, check_name
+from autonomy_ctx.messages.fact import Fact, FactAction, FactKind
 from autonomy_ctx.server.common.app import ActiveRequests, AgentRoutes, RequestGate
 from autonomy_ctx.server.common.arguments import Arguments, read_body, read_query
 from autonomy_ctx.server.common.auth import Headers

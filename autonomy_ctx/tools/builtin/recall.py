@@ -14,12 +14,12 @@ from autonomy_ctx.background import Chunks
 from autonomy_ctx.compaction.word_tables import prepare_tables
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.language.digest import score_message
-from autonomy_ctx.language.fact import fact_line
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.page import Page, read_page
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.store import MAX_POSITION, Entry
 from autonomy_ctx.messages.clamp import clamp_text
+from autonomy_ctx.messages.fact import fact_line
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int

@@ -102,6 +102,15 @@ class FactChange:
     in_profile: bool = False
 
 
+class EndedText(NamedTuple):
+    """The text of a fact that no longer holds, and of the one in its place; empty if the fact is done."""
+
+    text: str
+    now: str
+    # The position of the message that ended it; 0 if a user ended it outside of the conversation.
+    position: int
+
+
 class FactLine(NamedTuple):
     """A change as a model wrote it, without the message it comes from."""
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.language.fact import (
+from autonomy_ctx.messages.fact import (
     FACT_KINDS,
     MAX_FACT_CHARACTERS,
     STANDING_HEADING,
