@@ -12,14 +12,14 @@ class StoreError(AutonomyCtxError):
 
 
 class StoreBusy(StoreError):
-    """Others used the store for longer than the timeout."""
+    """The store did not answer within the timeout, because others used it or its disk was slow."""
 
     def __init__(
         self,
         *,
         path: str,
         seconds: float,
-        problem: str = "was locked by another writer for",
+        problem: str = "did not answer (another writer, or a slow disk) for",
         advice: str = "Try again, raise `timeout`, or look for a process that keeps a transaction open",
     ) -> None:
         super().__init__(f"{path} {problem} {seconds:g} s; nothing was stored. {advice}")

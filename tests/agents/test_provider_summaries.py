@@ -265,7 +265,7 @@ async def test_a_summary_that_takes_too_long_leaves_ours() -> None:
             await anyio.sleep_forever()
 
     server.before_reply = wait_for_ever
-    async with talking(server, timeout=0.05) as agent:
+    async with talking(server, timeout=0.5) as agent:
         await say(agent, *turns(5))
         metrics = agent.get_metrics()
     assert metrics["summary_blocks_failed"] >= 1

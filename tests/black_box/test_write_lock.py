@@ -7,6 +7,7 @@ from time import monotonic
 
 import pytest
 from black_box.driver import Job, Process, Start, Task, Worker, judge, spoken
+from timeouts import USUAL
 
 # Turns of the event loop that a waiting process must show: longer than SQLite's own patience.
 TURNS = 800
@@ -14,9 +15,9 @@ TURNS = 800
 locks = pytest.mark.parametrize("lock", ["write", "file"])
 
 
-def opened(start: Start, lock: str, **options: float) -> tuple[Worker, Process, list[tuple[Job, list[Task]]]]:
+def opened(start: Start, lock: str) -> tuple[Worker, Process, list[tuple[Job, list[Task]]]]:
     """A worker that has the file open already, a program that holds a lock on it, and what was said."""
-    worker, holder = start.worker(**options), start.holder(lock)
+    worker, holder = start.worker(), start.holder(lock)
     task = spoken("before", 2)
     before = worker.append(task)
     before.wait()
@@ -73,10 +74,12 @@ def test_an_append_to_a_file_without_tables_waits_for_a_lock_too(start: Start, l
 
 @locks
 def test_an_append_that_waits_too_long_stores_nothing_and_can_be_made_again(start: Start, lock: str) -> None:
-    worker, holder, told = opened(start, lock, timeout=0.3)
+    worker, holder, told = opened(start, lock)
     task = spoken("again", 1)
+    worker.tell("set_timeout", seconds=0.3).wait()
     for _ in range(2):
         assert worker.append(task).error() == "StoreBusy"
+    worker.tell("set_timeout", seconds=USUAL).wait()
     assert worker.read().count == 2
 
     holder.tell("release").wait()
@@ -90,9 +93,11 @@ def test_an_append_that_waits_too_long_stores_nothing_and_can_be_made_again(star
 
 @locks
 def test_of_many_appends_that_waited_too_long_none_is_stored(start: Start, lock: str) -> None:
-    worker, holder, told = opened(start, lock, timeout=0.3)
+    worker, holder, told = opened(start, lock)
     tasks = [spoken(str(number), 1) for number in range(20)]
+    worker.tell("set_timeout", seconds=0.3).wait()
     answers = worker.append(*tasks).end()
+    worker.tell("set_timeout", seconds=USUAL).wait()
     assert [answer["error"] for answer in answers] == ["StoreBusy"] * len(tasks)
 
     holder.tell("release").wait()

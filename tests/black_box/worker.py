@@ -124,6 +124,13 @@ async def close(memories: Memories, job: Work, say: Say) -> None:
     await memories.close()
 
 
+async def set_timeout(memories: Memories, job: Work, say: Say) -> None:
+    """Another timeout for the calls from now on."""
+    import timeouts
+
+    timeouts.set_timeout(memories.at(job["path"]), job["seconds"])
+
+
 async def fork(memories: Memories, job: Work, say: Say) -> None:
     """A child with the memories it was born with; jobs for the child are passed on to it."""
     ours, theirs = os.pipe()
@@ -147,6 +154,7 @@ JOBS = {
     "delete": delete,
     "open_again": open_again,
     "close": close,
+    "set_timeout": set_timeout,
     "fork": fork,
 }
 

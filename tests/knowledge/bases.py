@@ -39,9 +39,10 @@ class Hangs:
     """Never answers."""
 
     def __init__(self) -> None:
-        self.left = False
+        self.asked = self.left = False
 
     async def search(self, query: str, limit: int) -> list[Passage]:
+        self.asked = True
         try:
             await anyio.sleep_forever()
         finally:

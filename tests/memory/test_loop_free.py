@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import anyio
 import anyio.lowlevel
 import pytest
+from timeouts import USUAL, set_timeout
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, StoreBusy
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
@@ -159,6 +160,7 @@ async def test_the_loop_is_free_until_the_wait_is_given_up(path: Path, hold: str
                     await memory.append("ana", "trip", make_message("refused", id="m1"))
                 assert ticker.ticks > FREE
             let_go(child)
+        set_timeout(memory, USUAL)
         assert await memory.append("ana", "trip", make_message("hello", id="m1")) == [1], (
             "nothing was left behind"
         )

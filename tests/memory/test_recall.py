@@ -464,7 +464,7 @@ def embed_animals(texts: list[str]) -> list[list[float]]:
 async def test_what_means_the_same_is_recalled_here_and_across(
     conversation: str | None,
 ) -> None:
-    async with Memory(embedder=embed_animals) as memory:
+    async with Memory(embedder=embed_animals, embedder_timeout=30) as memory:
         await talk(memory, *filler(20), "Rex is a beagle, still a puppy.", *filler(20))
         await memory.embed_messages("ana")
         found = await recall(memory, "ana", "hound", conversation=conversation, max_tokens=300)

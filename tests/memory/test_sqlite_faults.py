@@ -28,6 +28,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from timeouts import USUAL, set_timeout
 
 from autonomy_ctx import AutonomyCtxError, Memory, Message, StoreBusy
 from autonomy_ctx.errors import MessageTooLarge, StoreClosed, StoreCorrupt, StoreFull, StoreUnavailable
@@ -1099,8 +1100,9 @@ class Drafts(list[Draft]):
 @pytest.mark.parametrize("patience", [60, 0], ids=["refused", "cancelled"])
 async def test_what_nobody_waits_for_any_more_is_not_held_in_memory(path: Path, patience: float) -> None:
     """However long another process keeps the lock, and however much is refused meanwhile."""
-    store = SqliteStore(str(path), timeout=0.1)
+    store = SqliteStore(str(path))
     await store.append(MAIN, make_drafts(hello(1)))
+    set_timeout(store, 0.1)
 
     left: list[weakref.ref[Drafts]] = []
 
@@ -1133,7 +1135,7 @@ class AtTheLastMoment(WorkerThread):
 
 
 async def test_an_append_that_comes_as_the_last_one_gives_up_is_not_forgotten(path: Path) -> None:
-    store = SqliteStore(str(path), timeout=0.3)
+    store = SqliteStore(str(path))
     memory = Memory(store=store)
     await memory.append("ana", "trip", hello(1))
     noticed, handed_in = threading.Event(), threading.Event()
@@ -1151,8 +1153,10 @@ async def test_an_append_that_comes_as_the_last_one_gives_up_is_not_forgotten(pa
 
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        set_timeout(store, 0.3)
         with pytest.raises(StoreBusy):
             await memory.append("ana", "trip", hello(2))
+        set_timeout(store, USUAL)
         await anyio.to_thread.run_sync(noticed.wait, 10)
         async with anyio.create_task_group() as group:
             group.start_soon(speak)
@@ -1185,6 +1189,7 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
         await store.append(MAIN, make_drafts(make_message("x", id="m1")))
     holder.execute("ROLLBACK")
     holder.close()
+    set_timeout(store, USUAL)
     assert await store.append(MAIN, make_drafts(make_message("x", id="m1"))) == [1]
     assert len([one for one in asked if "IMMEDIATE" in one]) < 20
     await store.close()
@@ -1223,9 +1228,10 @@ async def test_nothing_is_read_and_no_text_is_split_while_others_wait(path: Path
 @pytest.mark.parametrize("use", ["opened", "new"])
 async def test_a_writer_gives_up_a_lock_that_another_process_never_lets_go(path: Path, use: str) -> None:
     """A thread that waited inside the system could not be ended."""
-    store = SqliteStore(str(path), timeout=0.2)
+    store = SqliteStore(str(path))
     if use == "opened":
         await store.append(MAIN, make_drafts(hello(1)))
+    set_timeout(store, 0.2)
     lock = FileLock(f"{path}.lock")
     with lock:
         with pytest.raises(StoreBusy):
@@ -1240,12 +1246,14 @@ async def test_a_writer_gives_up_a_lock_that_another_process_never_lets_go(path:
 
 async def test_a_lock_file_that_was_removed_is_noticed(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever comes later locks the new file: the old one would keep nobody out."""
-    memory = opened(path, timeout=0.3)
+    memory = opened(path)
     await memory.append("ana", "trip", hello(1))
     Path(f"{path}.lock").unlink()
     newcomer = FileLock(f"{path}.lock")
+    set_timeout(memory, 0.3)
     with newcomer, pytest.raises(StoreBusy):
         await memory.append("ana", "trip", hello(2))
+    set_timeout(memory, USUAL)
     assert await memory.append("ana", "trip", hello(2)) == [2]
     assert "was removed while it was in use" in caplog.text
     newcomer.close()
@@ -1582,7 +1590,7 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
     path = tmp_path / "memory.db"
     scope, trip, text = "canary-scope", "canary-conversation", "canary-text"
     secrets = (scope, trip, text)
-    memory = opened(path, timeout=0.2)
+    memory = opened(path)
     one = make_message(text, id="m1")
     told: list[str] = []
 
@@ -1600,7 +1608,9 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
     await fails(memory.append(scope, f"{trip}\ud800", one))
     lock = FileLock(f"{path}.lock")
     with lock:
+        set_timeout(memory, 0.2)
         await fails(memory.append(scope, trip, make_message(text, id="m2")))
+        set_timeout(memory, USUAL)
     lock.close()
     await memory.health_check()
     await memory.delete_message(scope, trip, "m1")

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from knowledge.bases import CountsTopics, Gives, Hangs, Plain
 from models.model_server import Answer, as_json, serving
@@ -224,9 +225,10 @@ async def test_whatever_goes_wrong_the_context_is_whole_and_the_report_says_why(
     fault: str, memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     base, reason = FAULTS[fault]
+    timeout = 0.05 if fault == "hangs" else 30
     await talk(memory)
     with caplog.at_level(logging.WARNING, "autonomy_ctx"):
-        context = await composed(KnowledgeSection(base, timeout=0.05), memory)
+        context = await composed(KnowledgeSection(base, timeout=timeout), memory)
     assert [message.text for message in context.messages] == [
         "Be kind.",
         "Hello!",
@@ -237,7 +239,7 @@ async def test_whatever_goes_wrong_the_context_is_whole_and_the_report_says_why(
     assert report(context).status == "failed"
     assert reason in (report(context).reason or "")
     assert "knowledge" in caplog.text
-    assert await KnowledgeSection(base, timeout=0.05).get_messages(memory, "ana", "trip", {}) == []
+    assert await KnowledgeSection(base, timeout=timeout).get_messages(memory, "ana", "trip", {}) == []
 
 
 async def test_what_could_be_read_of_a_bad_answer_is_shown(memory: Memory) -> None:
@@ -289,9 +291,12 @@ async def test_a_slow_base_does_not_hold_up_the_other_sections(memory: Memory) -
 async def test_a_cancelled_turn_is_cancelled(memory: Memory) -> None:
     await talk(memory)
     hangs = Hangs()
-    with anyio.move_on_after(0.05) as scope:
-        await composed(KnowledgeSection(hangs, timeout=None), memory)
-    assert scope.cancelled_caught
+    async with anyio.create_task_group() as group:
+        group.start_soon(composed, KnowledgeSection(hangs, timeout=None), memory)
+        while not hangs.asked:
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert group.cancel_scope.cancelled_caught
     assert hangs.left
 
 
@@ -322,9 +327,10 @@ async def test_words_and_meaning_over_http_answer_one_turn(memory: Memory) -> No
         TextKnowledge() as words,
     ):
         meaning = VectorKnowledgeBase(embedder, InProcessVectorStore())
-        for base in (words, meaning):
-            await base.add(FERRY.text, source="ferry.md", title="Boats")
-        context = await composed(KnowledgeSection(FusedKnowledge(words, meaning)), memory)
+        for each in (words, meaning):
+            await each.add(FERRY.text, source="ferry.md", title="Boats")
+        base = FusedKnowledge(words, meaning, timeout=30)
+        context = await composed(KnowledgeSection(base, timeout=30), memory)
         assert context.messages[-1].text.count(FERRY.text) == 1
         assert server.seen[-1].body["input"] == ["When does the ferry leave?"]
 
@@ -338,7 +344,8 @@ async def test_with_the_endpoint_hanging_the_words_still_answer(memory: Memory) 
     ):
         await words.add(FERRY.text, source="ferry.md")
         meaning = VectorKnowledgeBase(embedder, InProcessVectorStore())
-        base = FusedKnowledge(words, meaning, timeout=0.5)
+        # Only the endpoint is waited for in vain: the words have the time that they need.
+        base = FusedKnowledge(words, FusedKnowledge(meaning, timeout=0.05), timeout=30)
         context = await composed(KnowledgeSection(base, timeout=30), memory)
         assert FERRY.text in context.messages[-1].text
         assert report(context).status == "included"
