@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.tables import find_languages, load_language
+from autonomy_ctx.language.sentences import sentence_spans, text_languages
 from autonomy_ctx.language.words import split_words
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.fact import EndedText, stated_text
@@ -23,7 +22,6 @@ MAX_MARK_CHARACTERS = 120
 MIN_SUBJECT_SHARE, MIN_DONE_SHARE = 0.5, 0.8
 MIN_WORDS = 2
 DONE_MARK = " (done since)"
-_SENTENCE = lazy_pattern("[^\n]+?(?:[.!?\u2026]+(?=\\s)|[\u3002\uff01\uff1f]|(?=\n)|\\Z)")
 
 
 def mark_segments(
@@ -70,12 +68,13 @@ def _mark_segment(
         return segment
     parts: list[str] = []
     end = 0
-    for match in _SENTENCE.finditer(segment.text):
-        words = _content_words(match[0])
+    for start, stop in sentence_spans(segment.text):
+        sentence = segment.text[start:stop].rstrip()
+        words = _content_words(sentence)
         mark = next((one.mark for one in near if one.is_stated(words)), "")
         if mark:
-            parts += [segment.text[end : match.end()], mark]
-            end = match.end()
+            parts += [segment.text[end : start + len(sentence)], mark]
+            end = start + len(sentence)
     text = "".join([*parts, segment.text[end:]])
     return replace(segment, text=text, tokens=counter.count_text(text)) if parts else segment
 
@@ -83,4 +82,4 @@ def _mark_segment(
 def _content_words(text: str) -> frozenset[str]:
     """The words of a text but the most frequent ones of its language, and commas."""
     words = frozenset(split_words(text).folded) - {",", ":"}
-    return words.difference(*(load_language(code).words["function"] for code in find_languages(words, text)))
+    return words.difference(*(language.words["function"] for language in text_languages(text)))

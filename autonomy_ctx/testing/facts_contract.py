@@ -114,8 +114,8 @@ class FactsContract(StoreActions):
             ("call the hotel", "", 4),
         }
         assert await store.undo_segment(MAIN)
-        ended = {(one.text, one.now) for one in (await store.summary(MAIN)).ended}
-        assert ended == {("budget 11,500", "budget 9,200"), ("call the hotel", "")}
+        left = {(one.text, one.now) for one in (await store.summary(MAIN)).ended}
+        assert left == {("budget 11,500", "budget 9,200"), ("call the hotel", "")}
 
     async def test_changes_of_one_commit_may_refer_to_each_other(self, store: Store) -> None:
         await self.fill(store, 3)
