@@ -24,7 +24,7 @@ from benchmarks.fact_corpus import HALVES, Case, Conversation, Step, has_keys, i
 from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.table import Figure
 
-DIGEST = "00fc1a9d8acdfb97469ab1be180b70bc9da9c1c11bbc1167635319b298fcea01"
+DIGEST = "2a9a1f60d071134cebbbd218adeb2ea7b8a23266906b0dde090f7b6331779dc3"
 SCOPE = "ana"
 # How often a context is composed, ten minutes apart, after the last outage.
 CATCH_UP = 12
