@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from slow_tests import has_only_slow, is_slow
+from slow_tests import FEW, choose_few, find_few, has_only_slow, is_slow
 
 from autonomy_ctx import Memory
 from autonomy_ctx.agents import turn_queue
@@ -67,13 +67,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    few: dict[str, list[pytest.Function]] = {name: [] for name in FEW}
     for item in items:
         if isinstance(item, pytest.Function):
+            name = item.nodeid.removeprefix("tests/")
             on_trio = hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
-            if is_slow(item.nodeid.removeprefix("tests/"), fixtures=item.fixturenames, on_trio=on_trio):
+            if is_slow(name, fixtures=item.fixturenames, on_trio=on_trio):
                 item.add_marker(pytest.mark.slow)
+            elif (group := find_few(name)) and item.get_closest_marker("nightly") is None:
+                few[group].append(item)
             if "node_folder" in item.fixturenames:
                 item.add_marker(pytest.mark.node)
+    for group, found in few.items():
+        chosen = choose_few(len(found), FEW[group])
+        for place, item in enumerate(found):
+            if place not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:
