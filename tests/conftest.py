@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from slow_tests import has_only_slow, is_slow
+from slow_tests import FEW, choose_few, find_few, has_only_slow, is_slow
 
 from autonomy_ctx import Memory
 from autonomy_ctx.agents import turn_queue
 from autonomy_ctx.compaction.word_tables import load_lazy_parts
+from autonomy_ctx.memory.sqlite.migrate import migrate
 
 # How long an example takes says more about the machine than about the library. `make test` chooses the
 # quick profile with `--hypothesis-profile`; numbers of examples that tests name are multiples of it.
@@ -67,13 +70,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    few: dict[str, list[pytest.Function]] = {name: [] for name in FEW}
     for item in items:
         if isinstance(item, pytest.Function):
+            name = item.nodeid.removeprefix("tests/")
             on_trio = hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
-            if is_slow(item.nodeid.removeprefix("tests/"), fixtures=item.fixturenames, on_trio=on_trio):
+            if is_slow(name, fixtures=item.fixturenames, on_trio=on_trio):
                 item.add_marker(pytest.mark.slow)
+            elif (group := find_few(name)) and item.get_closest_marker("nightly") is None:
+                few[group].append(item)
             if "node_folder" in item.fixturenames:
                 item.add_marker(pytest.mark.node)
+    for group, found in few.items():
+        chosen = choose_few(len(found), FEW[group])
+        for place, item in enumerate(found):
+            if place not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:
@@ -94,9 +106,26 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_queue, "GRACE_SECONDS", 0.1)
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A SQLite file with our tables and no rows: a copy takes a quarter of the time of a new one."""
+    path = tmp_path_factory.mktemp("empty") / "memory.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, str(path))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path, empty_database: bytes) -> Path:
+    """A SQLite file of our own that nobody has used."""
+    path = tmp_path / "memory.db"
+    path.write_bytes(empty_database)
+    return path
+
+
 @pytest.fixture(params=["in_process", "sqlite"])
-async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
+async def memory(request: pytest.FixtureRequest, sqlite_path: Path) -> AsyncIterator[Memory]:
     """A memory on each kind of store."""
-    made = Memory() if request.param == "in_process" else Memory(f"sqlite:///{tmp_path}/memory.db")
+    made = Memory() if request.param == "in_process" else Memory(f"sqlite:///{sqlite_path}")
     yield made
     await made.close()

@@ -24,9 +24,9 @@ Open = Callable[..., Memory]
 
 
 @pytest.fixture(params=["in_process", "sqlite"])
-def opened(request: pytest.FixtureRequest, tmp_path: Any) -> Open:
+def opened(request: pytest.FixtureRequest, sqlite_path: Any) -> Open:
     def made(**options: Any) -> Memory:
-        return Memory(None if request.param == "in_process" else f"sqlite:///{tmp_path}/memory.db", **options)
+        return Memory(None if request.param == "in_process" else f"sqlite:///{sqlite_path}", **options)
 
     return made
 

@@ -50,7 +50,7 @@ def kill_while_appending(worker: Worker, dice: Random, tasks: list[Task]) -> Job
     return job
 
 
-@pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [10, 40, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_every_acknowledged_message_survives_a_kill(start: Start, dice: Random, kills: int) -> None:
     ends = dict.fromkeys(CONVERSATIONS, 0)
     kept: dict[str, list[str]] = {conversation: [] for conversation in CONVERSATIONS}

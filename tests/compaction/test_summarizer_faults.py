@@ -41,10 +41,10 @@ def clock() -> StoppedClock:
 
 @pytest.fixture(params=["in_process", "sqlite"])
 async def memory(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: StoppedClock
+    request: pytest.FixtureRequest, sqlite_path: Path, clock: StoppedClock
 ) -> AsyncIterator[Memory]:
     """A memory on each kind of store, with a clock that the test moves."""
-    made = Memory(None if request.param == "in_process" else f"sqlite:///{tmp_path}/m.db", clock=clock)
+    made = Memory(None if request.param == "in_process" else f"sqlite:///{sqlite_path}", clock=clock)
     yield made
     await made.close()
 

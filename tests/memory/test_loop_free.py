@@ -153,8 +153,9 @@ async def test_reads_go_on_while_another_process_writes(path: Path, hold: str) -
 
 @LOCKS
 async def test_the_loop_is_free_until_the_wait_is_given_up(path: Path, hold: str) -> None:
-    async with Memory(f"sqlite:///{path}", timeout=0.2) as memory:
+    async with Memory(f"sqlite:///{path}") as memory:
         with another_process(hold, path) as child:
+            set_timeout(memory, 0.2)
             async with ticking() as ticker:
                 with pytest.raises(StoreBusy):
                     await memory.append("ana", "trip", make_message("refused", id="m1"))

@@ -40,8 +40,8 @@ class TestInProcessStore(StoreContract):
 
 class TestSqliteStore(StoreContract):
     @pytest.fixture
-    async def store(self, tmp_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
-        store = SqliteStore(str(tmp_path / "memory.db"), clock=seconds(clock))
+    async def store(self, sqlite_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = SqliteStore(str(sqlite_path), clock=seconds(clock))
         yield store
         await store.close()
 
@@ -75,8 +75,8 @@ class _HotStore(WindowCache):
 
 class TestHotWindows(StoreContract):
     @pytest.fixture
-    async def store(self, tmp_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
-        store = _HotStore(SqliteStore(str(tmp_path / "memory.db"), clock=seconds(clock)))
+    async def store(self, sqlite_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = _HotStore(SqliteStore(str(sqlite_path), clock=seconds(clock)))
         yield store
         await store.close()
 

@@ -61,8 +61,8 @@ class SteppedEmbedder:
 
 
 @pytest.fixture(params=["in process", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    return None if request.param == "in process" else f"sqlite:///{tmp_path}/memory.db"
+def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str | None:
+    return None if request.param == "in process" else f"sqlite:///{sqlite_path}"
 
 
 @pytest.fixture
