@@ -24,7 +24,7 @@ from benchmarks.fact_corpus import HALVES, Case, Conversation, Step, has_keys, i
 from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.table import Figure
 
-DIGEST = "2a9a1f60d071134cebbbd218adeb2ea7b8a23266906b0dde090f7b6331779dc3"
+DIGEST = "27bd214f9c4bfbf99d0941a90828ceed6be4a8eb692771f4c665057108b00097"
 SCOPE = "ana"
 # How often a context is composed, ten minutes apart, after the last outage.
 CATCH_UP = 12
