@@ -1,8 +1,8 @@
 """A sheet of the facts that are shown without a model, each beside its source, to be judged by readers.
 
-    python -m benchmarks.fact_sheet sheet.md
+    python -m benchmarks.fact_sheet benchmarks/fact_cases/talks_final.json sheet.md
 
-Conversations of `fact_cases/talks.json` run through the real pipeline. Readers who know neither the rules nor
+Conversations of such a file run through the real pipeline. Readers who know neither the rules nor
 the conversations judge each fact with the rubric at the head of the sheet. The figure is the share of facts
 that are right; of two readers the stricter one counts.
 """
@@ -23,7 +23,6 @@ from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.summary import Summary
 
-TALKS = Path(__file__).parent / "fact_cases/talks.json"
 MOST = 100
 SEED = 20_261_118
 START = datetime(2026, 5, 4, 9, tzinfo=UTC)
@@ -74,8 +73,7 @@ def render_entry(number: int, name: str, line: str, at: int, messages: Sequence[
     return "\n".join([*parts, "", "verdict:", ""])
 
 
-async def make_sheet() -> str:
-    talks = json.loads(TALKS.read_text("utf-8"))
+async def make_sheet(talks: Sequence[dict[str, Any]]) -> str:
     found = [
         (talk, line, at) for talk in talks for line, at in await shown_facts(talk["name"], talk["messages"])
     ]
@@ -89,4 +87,6 @@ async def make_sheet() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(anyio.run(make_sheet), encoding="utf-8")
+    read, written = map(Path, sys.argv[1:3])
+    sheet = anyio.run(make_sheet, json.loads(read.read_text("utf-8")))
+    written.write_text(sheet, encoding="utf-8")
