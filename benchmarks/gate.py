@@ -3,7 +3,8 @@
 Every reply goes through the writer of segments, with one repair that is just as bad. Half of the
 conversations and kinds were written first and never tuned on; both halves are printed. A broken reply may
 never be kept; a poor one, about something else, may be kept only as doubtful. A third list has plain but
-true replies of simple summarizers, none of which may be refused.
+true replies of simple summarizers, none of which may be refused. A fresh set by another hand has all of
+these; its failures are counted by kind, and no case of it is shown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import cycle, product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from autonomy_ctx.compaction.breaker import CircuitBreaker
@@ -25,8 +27,8 @@ from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.language.fact import Fact
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
-from benchmarks.gate_cases import held_out, plain, tuned
-from benchmarks.gate_cases.source import BadReply, Source
+from benchmarks.gate_cases import fresh, held_out, plain, tuned
+from benchmarks.gate_cases.source import BadReply, Source, TurnedRule
 from benchmarks.table import Figure
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -46,6 +48,15 @@ HALVES = {"tuned": tuned, "held out": held_out}
 _LONG_NUMBER = re.compile(r"(?<![\w.,/:-])(\d{1,3})(\d{3})(?![\w.,/:-])")
 _GROUPED_NUMBER = re.compile(r"(?<=\d)[.,](?=\d{3}\b)")
 _ITEM = re.compile(r"^- ", re.MULTILINE)
+_LABELS = ("kept", "unmarked", "refused", "repaired")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A reply that was judged wrongly: its kind, and the case as it is shown."""
+
+    kind: str
+    case: str
 
 
 @dataclass(slots=True)
@@ -54,13 +65,13 @@ class Tally:
 
     bad: int = 0
     trials: int = 0
-    kept: list[str] = field(default_factory=list)
+    kept: list[Failure] = field(default_factory=list)
     poor: int = 0
     poor_kept: int = 0
-    unmarked: list[str] = field(default_factory=list)
+    unmarked: list[Failure] = field(default_factory=list)
     good: int = 0
-    refused: list[str] = field(default_factory=list)
-    repaired: list[str] = field(default_factory=list)
+    refused: list[Failure] = field(default_factory=list)
+    repaired: list[Failure] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
 
@@ -83,26 +94,55 @@ async def measure(folder: Path) -> list[Figure]:
         print(f"  gate, {name}: {tally.bad} bad replies of {kinds} kinds, {len(half.SOURCES)} conversations")
         print(f"    {tally.poor_kept} of {tally.poor} poor replies kept")
         _print_cases(tally)
-        figures += [
-            _share(f"{name}: bad replies kept", len(tally.kept), tally.trials, 0.0),
-            _share(f"{name}: poor replies kept as good ones", len(tally.unmarked), tally.poor, 0.1),
-            _share(f"{name}: good replies refused", len(tally.refused), tally.good, 0.02),
-            _share(f"{name}: good replies asked for twice", len(tally.repaired), tally.good, 0.05),
-        ]
+        figures += _half_figures(name, tally)
     tally = await judge_plain()
     print(f"  gate, plain: {tally.good} true replies, {len(tally.repaired)} of them kept as doubtful")
     _print_cases(tally)
+    return [*figures, *_plain_figures("plain", tally), *await _measure_fresh()]
+
+
+async def _measure_fresh() -> list[Figure]:
+    """The set by another hand, apart from the others: what fails is told by kind only."""
+    tally = await judge_half(fresh.SOURCES, fresh.BAD)
+    kinds = len({one.kind for one in fresh.BAD})
+    print(f"  gate, fresh: {tally.bad} bad replies of {kinds} kinds, {len(fresh.SOURCES)} conversations")
+    print(f"    {tally.poor_kept} of {tally.poor} poor replies kept")
+    _print_kinds(tally)
+    said = await judge_plain(fresh)
+    print(f"  gate, fresh and plain: {said.good} true replies, {said.bad} rules turned into their opposite")
+    _print_kinds(said)
+    return [*_half_figures("fresh", tally), *_plain_figures("fresh and plain", said)]
+
+
+def _half_figures(name: str, tally: Tally) -> list[Figure]:
     return [
-        *figures,
-        _share("plain: broken replies kept", len(tally.kept), tally.trials, 0.0),
-        _share("plain: true replies refused", len(tally.refused), tally.good, 0.0),
+        _share(f"{name}: bad replies kept", len(tally.kept), tally.trials, 0.0),
+        _share(f"{name}: poor replies kept as good ones", len(tally.unmarked), tally.poor, 0.1),
+        _share(f"{name}: good replies refused", len(tally.refused), tally.good, 0.02),
+        _share(f"{name}: good replies asked for twice", len(tally.repaired), tally.good, 0.05),
+    ]
+
+
+def _plain_figures(name: str, tally: Tally) -> list[Figure]:
+    return [
+        _share(f"{name}: broken replies kept", len(tally.kept), tally.trials, 0.0),
+        _share(f"{name}: true replies refused", len(tally.refused), tally.good, 0.0),
     ]
 
 
 def _print_cases(tally: Tally) -> None:
-    for label in ("kept", "unmarked", "refused", "repaired"):
-        for case in getattr(tally, label):
-            print(f"    {label}: {case}")
+    for label in _LABELS:
+        for failure in getattr(tally, label):
+            print(f"    {label}: {failure.case}")
+
+
+def _print_kinds(tally: Tally) -> None:
+    for label in _LABELS:
+        counted = Counter(failure.kind for failure in getattr(tally, label))
+        if counted:
+            print(
+                f"    {label}: " + ", ".join(f"{kind} {number}" for kind, number in sorted(counted.items()))
+            )
 
 
 def _share(name: str, number: int, of: int, bound: float) -> Figure:
@@ -119,7 +159,7 @@ async def judge_half(
         for bad in replies:
             outcome = await write(source, bad, schema)
             kept = outcome.text is not None and not _is_source_itself(source, bad)
-            case = f"{bad.kind} for {source.name}: {(outcome.text or '')[:200]!r}"
+            case = Failure(bad.kind, f"{bad.kind} for {source.name}: {(outcome.text or '')[:200]!r}")
             if bad.kind in POOR:
                 tally.poor += 1
                 tally.poor_kept += kept
@@ -132,32 +172,35 @@ async def judge_half(
         for form, text in good if schema is None else with_headings(good, READY_SCHEMAS[schema]):
             outcome = await write(source, BadReply(form, text), schema)
             tally.good += 1
+            case = Failure(form, f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
             if outcome.text is None:
-                tally.refused.append(f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
+                tally.refused.append(case)
             elif outcome.repaired:
-                tally.repaired.append(f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
+                tally.repaired.append(case)
     return tally
 
 
-async def judge_plain() -> Tally:
+async def judge_plain(given: ModuleType = plain) -> Tally:
     """Try every plain reply on its own conversation, every broken one on all, and what says of a rule."""
-    tally = Tally(bad=len(plain.BROKEN) + len(plain.TURNED))
-    good = [(case.source, "", style, text) for case in plain.CASES for style, text in case.good]
-    good += [(source, rule, "rule", text) for source, rule, text in plain.SAID_OTHERWISE]
+    tally = Tally(bad=len(given.BROKEN) + len(given.TURNED))
+    good = [(case.source, "", style, text) for case in given.CASES for style, text in case.good]
+    good += [(source, rule, "rule", text) for source, rule, text in given.SAID_OTHERWISE]
     for source, rule, style, text in good:
         outcome = await write(source, BadReply(style, text), rule=rule)
-        case = f"{style} of {source.name} ({outcome.reason}): {text[:200]!r}"
+        case = Failure(style, f"{style} of {source.name} ({outcome.reason}): {text[:200]!r}")
         tally.good += 1
         tally.refused += [case] if outcome.text is None else []
         tally.repaired += [case] if outcome.is_doubtful else []
-    bad = [(case.source, "", reply) for case in plain.CASES for reply in plain.BROKEN]
-    bad += [(source, rule, BadReply("rule", text)) for source, rule, text in plain.TURNED]
-    for source, rule, reply in bad:
+    turned = [one if isinstance(one, TurnedRule) else TurnedRule(*one) for one in given.TURNED]
+    bad = [(case.source, "", reply, "") for case in given.CASES for reply in given.BROKEN]
+    bad += [(one.source, one.rule, BadReply(one.kind, one.text), one.claim) for one in turned]
+    for source, rule, reply, claim in bad:
         outcome = await write(source, reply, rule=rule)
         tally.trials += 1
         tally.reasons[outcome.reason] += 1
-        if outcome.text is not None:
-            tally.kept.append(f"{reply.kind} for {source.name}: {outcome.text[:200]!r}")
+        if outcome.text is not None and claim in outcome.text:
+            case = Failure(reply.kind, f"{reply.kind} for {source.name}: {outcome.text[:200]!r}")
+            tally.kept.append(case)
     return tally
 
 

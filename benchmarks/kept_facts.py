@@ -24,7 +24,7 @@ from benchmarks.fact_corpus import HALVES, Case, Conversation, Step, has_keys, i
 from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.table import Figure
 
-DIGEST = "00fc1a9d8acdfb97469ab1be180b70bc9da9c1c11bbc1167635319b298fcea01"
+DIGEST = "27bd214f9c4bfbf99d0941a90828ceed6be4a8eb692771f4c665057108b00097"
 SCOPE = "ana"
 # How often a context is composed, ten minutes apart, after the last outage.
 CATCH_UP = 12

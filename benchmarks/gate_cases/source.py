@@ -43,3 +43,14 @@ class BadReply:
 
     def reply_to(self, source: Source, prompt: str) -> str:
         return self.text if isinstance(self.text, str) else self.text(source, prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedRule:
+    """A record with a rule of the user as its opposite; without its `claim` the record may stand."""
+
+    source: Source
+    rule: str
+    text: str
+    kind: str = "rule"
+    claim: str = ""
