@@ -1,73 +1,91 @@
 """Decides whether a summary may replace its source.
 
-A summary replaces messages, so a broken one loses history: it is refused. One that is merely poor is kept
-if asking once more gives no better one, because a model that is plain but honest has none. Sentences that
-name something which is not in the source, or that deny a fact which holds, are left out.
+A summary replaces messages, so a broken one loses history: it is refused, for one of the reasons below. One
+that is merely poor is kept if asking once more gives no better one, because a model that is plain but honest
+has none. Sentences that name something which is not in the source, or deny a fact, are left out.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.compaction.contradictions import deny_facts, read_statement
 from autonomy_ctx.compaction.reply_text import (
-    SummarySource,
-    contradicts,
+    HEAD,
+    LINE_MARKS,
+    SCRIPT_LETTERS,
+    SPEAKER_PATTERN,
+    bare_line,
+    clean_reply,
+    count_letters,
+    covered_names,
     drop_sentences,
-    find_denied,
-    has_whole_sentence,
-    is_other_subject,
-    rejection_reason,
-    says_nothing,
-    sentence_ends,
-    split_sentences,
+    drop_unknown,
+    find_cues,
+    has_finished_sentence,
+    has_words_in,
+    missing_names,
+    plain_text,
+    split_text,
+    strip_fence,
     strip_reply,
-    turns_rule,
+    trim_to_cap,
+    wrapper_languages,
 )
 from autonomy_ctx.formats.any_reply import CUT_OFF_REASONS, REFUSAL_REASONS, has_calls
 from autonomy_ctx.formats.base import ModelReply
+from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.name_index import NameIndex, key_names_of, unknown_names
-from autonomy_ctx.messages.transcript import MARK_PATTERN, neutralize_marks
+from autonomy_ctx.language.sentences import text_languages
+from autonomy_ctx.language.tables import Language
+from autonomy_ctx.language.words import is_unspaced, split_words
 
-TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
-SMALLEST = 256
+SMALLEST = 256  # tokens that a text may have whatever its source has
 LONGEST_TOKEN = 16  # characters, on average over a text
-SHINGLE = 8
-ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 0.6, 0.6, 100
-ECHO_TURNS, TURNS_SHARE = 4, 0.3
-# A text with less of the key identifiers is asked for again.
-LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.1
-# One that loses more than this by its unknown identifiers, too.
-DROPPED_SHARE = 0.25
-# A text this little over its cap is not worth a second call.
-CAP_TOLERANCE = 16
+SHORT_WORDS = 40  # an error or a refusal in passing is shorter
+ERROR_WORDS = 5  # the first of a line; one of them names the error
+KNOWN_SHARE = 0.5  # of the words of a text about its source, those that the source has
+SHINGLE, ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 8, 0.6, 0.6, 100
+ECHO_TURNS, TURNS_SHARE = 4, 0.3  # written as turns, less is an echo
+LOOP_SHINGLE, LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 4, 24, 0.5, 1.3
+PROMPT_WORDS = 6  # of a sentence that only instructions have
+SCRIPT_SHARE = 0.6  # of a text, in scripts that its source does not have
+FEW_WORDS, RICH_SOURCE = 12, 24  # in a source: one word may be a record of few; many tell a subject
+SHARED_WORDS, PLAIN_WORDS = 2, 5  # with its source, of a text about it, and of a record without names
+LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.1  # a text with less of them is asked for again
+DROPPED_SHARE = 0.25  # so is one that loses more than this by its unknown identifiers
+CAP_TOLERANCE = 16  # a text this little over its cap is not worth a second call
 MOST_NAMES = 12
-SHORTENED_MARK = " [shortened]"
 TOO_LONG, CUT_OFF = "too long", "cut off"
 LONGER, RULE_TURNED = "longer than its source", "rule turned into its opposite"
-ALSO_NAMED = "Also named: "
-MIN_LINE_TOKENS = 48
+RULE_REPAIR = "It says the opposite of what holds; keep every rule as it is."
+SCRIPT_REPAIR = "It is not in the language of the conversation; write in that language."
+SUBJECT_REPAIR = "It does not say what the conversation says; write a record of it."
 
+TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
+_ERROR_TEXTS = {"error", "errors", "message", "detail"}
+_ERROR_KEYS = frozenset(("type", "details", "code", "status", "request_id", "statuscode", "title", "param"))
+_ERROR_KEYS |= _ERROR_TEXTS | {"timestamp", "path", "success", "ok", "instance", "object"}
 # One "word" per character in scripts that put no spaces between words.
 _WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
-_ONE_WORD = lazy_pattern(r"[^\s<>]{1,80}")
-_TURN = lazy_pattern(r"\s*(?:(?:Human|Assistant):\s*)+")
 _TURN_LINE = lazy_pattern(r"(?:\A|\n)(?:User|Assistant|Human|Tool)\b[^:\n]{0,80}:")
-_WORD_END = lazy_pattern(r"(?<=\S)(?=\s|\Z)")
-
-# What to ask for where a text is no record at all but another try may give one.
-_REPAIRS = {
-    "prompt repeated": "It repeats the instructions; write the record itself.",
-    "loop": "It repeats itself; say everything once.",
-    "other script": "It is not in the language of the conversation; write in that language.",
-}
-RULE_REPAIR = "It says the opposite of what holds; keep every rule as it is."
-SUBJECT_REPAIR = "It does not say what the conversation says; write a record of it."
+_TOOL_BLOCK = lazy_pattern(r"(?:Tool\b[^:\n]{0,80}: |(?:Assistant|User)\b[^:\n]{0,80} calls )")
+_TAG = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
+_PAGE = lazy_pattern(r"(?i)\A<(?:!doctype|html|head|body|\?xml)\b|(?:<(?:title|center|h1|hr)\b.{0,400}){3}")
+_STATUS = lazy_pattern(r"(?<![\w.,-])[45]\d\d(?![\w.,-]\d)\b")
+_PLACEHOLDER = lazy_pattern(
+    r"\{\{[^{}\n]{0,60}\}\}|\[[^\[\]\n]{1,60}\]|<[A-Za-z][^<>\n]{0,40}>|\{[^{}\n]{1,40}\}"
+)
+_QUOTATION = lazy_pattern(
+    '"[^"\n]{0,300}"|\u201c[^\u201d\n]{0,300}\u201d|\u201e[^\u201c\n]{0,300}\u201c|「[^」\n]{0,300}」|«[^»\n]{0,300}»'
+)
+_CODE = lazy_pattern(r"(?<![!-~])[!-~]*?[\d_/\\@=][!-~]*+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +109,174 @@ class Verdict:
     def fit_to(self, cap: int, count: Callable[[str], int]) -> str:
         """The text in at most about `cap` tokens; what is too long or unfinished is cut at a sentence."""
         return trim_to_cap(self.text, cap, count) if self.problem in (TOO_LONG, CUT_OFF) else self.text
+
+
+def better(first: Verdict, second: Verdict) -> Verdict:
+    """Which of an answer and its repair to keep; a poor one is better than a broken one."""
+
+    def worth(verdict: Verdict) -> tuple[bool, bool, float]:
+        return verdict.fit, bool(verdict.text), verdict.coverage
+
+    return second if worth(second) > worth(first) else first
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A reply without what stands around it, beside the text that it should stand for and its prompt."""
+
+    text: str
+    source: str
+    asked: str
+    # Its share of the key identifiers.
+    covered: float
+
+    @cached_property
+    def prose(self) -> str:
+        """The source without tool calls, results and the names of speakers, if anything is left then."""
+        blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
+        return "\n\n".join(SPEAKER_PATTERN.sub("", one) for one in blocks) or self.source
+
+    @cached_property
+    def languages(self) -> Sequence[Language]:
+        """The languages of the reply and of its source."""
+        found = {one.code: one for text in (self.text, self.prose) for one in text_languages(text)}
+        return list(found.values())
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The stems of the source."""
+        return read_statement(self.source, self.languages).stems
+
+    @cached_property
+    def folded(self) -> str:
+        return plain_text(self.source)
+
+    @cached_property
+    def body(self) -> str:
+        """The lines of the reply that are not headings of the prompt."""
+        asked = list(map(bare_line, self.asked.splitlines()))
+        lines = [(line, bare_line(line)) for line in self.text.splitlines()]
+        own = [line for line, bare in lines if not bare or not any(one.startswith(bare) for one in asked)]
+        return "\n".join(own)
+
+
+# -- hard reasons: a reply of which one is true is refused ---------------------------------------------
+
+
+def is_tool_protocol(text: str) -> bool:
+    """Tell whether a text is a call of a tool."""
+    text = strip_fence(text.strip()).strip()
+    data = _parse(text)
+    return text.startswith(TOOL_STARTS) or any(map(_is_call, data if isinstance(data, list) else [data]))
+
+
+def is_echo(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
+    """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
+    share, least = ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens)
+    if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS:
+        share, least = TURNS_SHARE, 0
+    if tokens <= least:
+        return False
+    said, known = _shingles(_WORD.findall(text), SHINGLE), set(_shingles(_WORD.findall(source), SHINGLE))
+    return bool(said) and sum(one in known for one in said) >= share * len(said)
+
+
+def is_error(one: Comparison) -> bool:
+    """Tell whether a text is a page or a line that a server wrote in place of an answer."""
+    data = _parse(one.text) if one.text.startswith("{") else None
+    keys = {str(key).lower() for key in data} if isinstance(data, dict) else set()
+    if _PAGE.search(one.text[:2000]) or (keys <= _ERROR_KEYS and keys & _ERROR_TEXTS):
+        return True
+    if len(_WORD.findall(one.text[:2000])) > SHORT_WORDS:
+        return False
+    line = one.text[:HEAD].partition("\n")[0]
+    cues = [cue for cue in find_cues(line, wrapper_languages(line)) if "error" in cue.meanings]
+    begins = bool(cues) and len(split_words(line[: min(cue.start for cue in cues)])) < ERROR_WORDS
+    said = read_statement(one.text, one.languages).stems
+    is_own = len(said & one.known) >= KNOWN_SHARE * max(len(said), 1)
+    return (begins or bool(cues and _STATUS.search(line))) and not is_own
+
+
+def repeats_prompt(one: Comparison) -> bool:
+    """Tell whether a text has only headings of the prompt, or a sentence that only instructions have."""
+    if not one.asked or not any(map(str.isalnum, one.body)):
+        return bool(one.asked)
+    plain = plain_text(one.text)
+    told = (plain_text(sentence) for sentence in split_text(one.asked))
+    long = (told for told in told if told.endswith(".") and told.count(" ") + 1 >= PROMPT_WORDS)
+    return any(sentence in plain and sentence not in one.folded for sentence in long)
+
+
+def is_refusal(one: Comparison) -> bool:
+    """Tell whether the first sentence begins like a refusal, or a short text has one in passing.
+
+    The second sentence counts, too, in a text with little of its source. What the source says word for word
+    is quoted, and a sentence about the same as the source tells of somebody who cannot do something.
+    """
+    short = len(_WORD.findall(one.text[:2000])) <= SHORT_WORDS
+    languages = wrapper_languages(one.text[:HEAD], one.prose)
+    for number, sentence in enumerate(split_text(one.text[: 4 * HEAD])[: 2 if one.covered < 0.3 else 1]):
+        plain = plain_text(_QUOTATION.sub(" ", sentence.lstrip(LINE_MARKS)))
+        for cue in find_cues(plain, languages):
+            if "refusal" not in cue.meanings or plain[cue.start :].rstrip(".! ") in one.folded:
+                continue
+            following = " ".join(plain[cue.start : cue.end + 24].split(" ")[:-1])
+            is_quoted = len(following) > cue.end - cue.start and following in one.folded
+            inside = number == 0 and short and ":" not in plain[: cue.start]
+            shared = len(read_statement(plain, one.languages).stems & one.known)
+            if not is_quoted and (cue.start == 0 or (inside and shared < SHARED_WORDS)):
+                return True
+    return False
+
+
+def is_loop(one: Comparison) -> bool:
+    """Tell whether a text says the same again and again, more than its source does."""
+    sentences = [plain for told in split_text(one.text) if (plain := plain_text(told)).count(" ") > 1]
+    if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
+        return True
+    words = _WORD.findall(one.text)
+    parts = [part for part in (words, words[len(words) * 3 // 5 :]) if len(part) >= LOOP_WORDS]
+    share = max(map(_repeated_share, parts), default=0.0)
+    return share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * _repeated_share(_WORD.findall(one.source))
+
+
+def is_other_script(one: Comparison) -> bool:
+    """Tell whether a text is written in a script of which its source has no words in a row."""
+    letters, prose = count_letters(_CODE.sub(" ", one.body)), _CODE.sub(" ", one.prose)
+    known = {script for script in count_letters(prose) if has_words_in(prose, script)}
+    total = sum(letters.values())
+    unknown = sum(number for script, number in letters.items() if script not in known)
+    return bool(known) and total >= SCRIPT_LETTERS and unknown > SCRIPT_SHARE * total
+
+
+def is_empty(one: Comparison) -> bool:
+    """Tell whether nothing, or one word, is left of a text without headings and placeholders."""
+    body = one.body
+    for found in _PLACEHOLDER.findall(_TAG.sub(" ", body) if one.text.startswith("<") else body):
+        cues = find_cues(found.strip("{}[]<>"), one.languages)
+        if found.startswith("{{") or (
+            any(cue.start == 0 and "placeholder" in cue.meanings for cue in cues)
+            and plain_text(found) not in one.folded
+        ):
+            body = body.replace(found, " ")
+    body = _TAG.sub(" ", body)
+    body = "\n".join(line for line in body.splitlines() if not line.rstrip(" *_").endswith((":", "\uff1a")))
+    words = split_words(body).folded
+    if not any(map(str.isalnum, body)) or identifiers(body) or len(one.known) < FEW_WORDS:
+        return not any(map(str.isalnum, body))
+    is_title = not read_statement(body, one.languages).stems and body.rstrip()[-1] not in ".!。！"  # noqa: RUF001
+    return is_title or len(words) < (4 if is_unspaced(body.strip()) else 2)
+
+
+# What is told by a comparison alone, and what to ask for where another try may help.
+HARD_REASONS: Sequence[tuple[str, Callable[[Comparison], bool], str | None]] = (
+    ("prompt repeated", repeats_prompt, "It repeats the instructions; write the record itself."),
+    ("error page", is_error, None),
+    ("refusal in words", is_refusal, None),
+    ("loop", is_loop, "It repeats itself; say everything once."),
+    ("other script", is_other_script, SCRIPT_REPAIR),
+    ("empty", is_empty, None),
+)
 
 
 def check_summary(
@@ -118,7 +304,7 @@ def check_summary(
     With `script_free` the text may be in another language than its source.
     """
     answer = strip_reply(reply.text)
-    text = _clean(answer)
+    text = clean_reply(answer)
     wanted = key_names_of(source) if key_names is None else key_names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
     head = text[: LONGEST_TOKEN * max(cap, SMALLEST)]
@@ -133,216 +319,64 @@ def check_summary(
     stop = (reply.stop or "").lower()
     if stop in REFUSAL_REASONS:
         return refused("refused by the model")
-    if (has_calls(reply) and not text) or any(map(_is_tool_protocol, (reply.text, answer, text))):
+    if (has_calls(reply) and not text) or any(map(is_tool_protocol, (reply.text, answer, text))):
         return refused("tool protocol")
     tokens = count(text)
-    if (secret and secret.lower() in answer.lower()) or _echoes(
-        reply.text, text, tokens, source, source_tokens
-    ):
+    has_secret = bool(secret) and secret.lower() in answer.lower()
+    if has_secret or is_echo(reply.text, text, tokens, source, source_tokens):
         return refused("echo")
-    compared = SummarySource(source, asked)
-    # Without names to look for, the words have to tell.
-    if fault := rejection_reason(head, compared, covered if wanted else 0.0, script_free=script_free):
-        return refused(fault, _REPAIRS.get(fault))
+    if not any(map(str.isalnum, _TAG.sub("", head))):
+        return refused("empty")
+    one = Comparison(head, source, asked, covered if wanted else 0.0)
+    for problem, is_broken, repair in HARD_REASONS:
+        if not (script_free and is_broken is is_other_script) and is_broken(one):
+            return refused(problem, repair)
     longest = max(source_tokens, SMALLEST)
     max_tokens = min(cap + cap // CAP_TOLERANCE, longest - 1)
     shorter = f"write at most {min(cap, max_tokens)} tokens."
     if tokens > longest:
         return refused(LONGER, f"It is too long; {shorter}")
+    denied = deny_facts(head, source, standing, one.languages)
+    if any(denial.is_plain for rule in rules for denial in denied.get(rule, ())):
+        return refused(RULE_TURNED, RULE_REPAIR)
     known = NameIndex(source, *context, *wanted, more=standing)
     unknown = unknown_names(head, known)
-    denied = _denied_facts(head, standing, source)
-    if turns_rule(head, [rule for rule in denied if rule in rules]):
-        return refused(RULE_TURNED, RULE_REPAIR)
+    names = _join_names(missing_names("", unknown), "numbers and dates")
+    strange = f"It names what the conversation does not: {names}"
+    untrue = {denial.sentence for denials in denied.values() for denial in denials}
     whole = text
-    text = _without_unknown(head if unknown else text, known)
-    if denied:
-        text = drop_sentences(text, lambda start, end: contradicts(text[start:end], denied))
-    if len(text) < len(whole) and says_nothing(text, compared):
-        return refused("empty", _names_unknown(unknown)) if unknown else refused(RULE_TURNED, RULE_REPAIR)
+    if unknown:
+        text = drop_unknown(head, known)
+    if untrue:
+        text = drop_sentences(text, untrue.__contains__)
     if len(text) < len(whole):
+        if is_empty(replace(one, text=text)):
+            return refused("empty", strange) if unknown else refused(RULE_TURNED, RULE_REPAIR)
         covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
     if stop in CUT_OFF_REASONS:
         repair = f"It was cut off; {shorter}"
-        return kept(CUT_OFF, repair) if _has_finished_sentence(text) else refused("empty", repair)
+        return kept(CUT_OFF, repair) if has_finished_sentence(text) else refused("empty", repair)
     if tokens > max_tokens:
         return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
-        return kept("unknown identifiers", _names_unknown(unknown))
-    if not script_free and (covered < LEAST_COVERAGE or not wanted) and is_other_subject(text, compared):
+        return kept("unknown identifiers", strange)
+    shared = len(read_statement(text, one.languages).stems & one.known)
+    if covered >= LEAST_COVERAGE and wanted:
+        return kept()
+    if not script_free and shared < SHARED_WORDS and len(one.known) >= RICH_SOURCE:
         return kept("another subject", SUBJECT_REPAIR)
-    if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * _share_with_room(wanted, cap, count):
-        return kept("poor coverage", _leaves_out(wanted, text))
+    room = min(1.0, cap / 2 / max(count(", ".join(wanted)), 1))
+    if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * room and shared < PLAIN_WORDS:
+        names = _join_names(missing_names(text, wanted), "most names, numbers and dates")
+        return kept("poor coverage", f"It leaves out: {names}")
     return kept()
 
 
-_ENDS = ".!?…。！？؟"  # noqa: RUF001
-
-
-def covered_names(wanted: Sequence[str], text: str) -> float:
-    """The share of the identifiers that a text has, however they are written, 1.0 when there are none."""
-    if not wanted:
-        return 1.0
-    has = NameIndex(text).has
-    return sum(map(has, wanted)) / len(wanted)
-
-
-def name_missing(
-    text: str, wanted: Sequence[str], *, cap: int, count: Callable[[str], int], fill: bool = False
-) -> str:
-    """The text with one more line that names the identifiers it lacks, as many as there is room for.
-
-    With `fill` the line may take all that is left of the cap; otherwise a text stays longer than it.
-    """
-    has = NameIndex(text).has
-    missing = [name for name in wanted if _ONE_WORD.fullmatch(name) and not has(name)]
-    tokens = count(text)
-    room = cap if fill else min(cap, tokens + max(tokens // 2, MIN_LINE_TOKENS))
-
-    def named(number: int) -> str:
-        return neutral(f"{text}\n{ALSO_NAMED}{', '.join(missing[:number])}")
-
-    number = _longest(range(1, len(missing) + 1), lambda one: count(named(one)) <= room)
-    return named(number) if number else text
-
-
-def without_names_line(text: str) -> str:
-    """The text without the line that `name_missing` has added."""
-    record, _, last = text.rpartition("\n")
-    return record if record and last.startswith(ALSO_NAMED) else text
-
-
-def _clean(text: str) -> str:
-    """The text without marks and without what stands around a record, also what only the other hid."""
-    for _ in range(4):
-        before, text = text, strip_reply(neutral(text))
-        if text == before:
-            return text
-    return neutral(text)
-
-
-def _has_finished_sentence(text: str) -> bool:
-    """Tell whether a text that was cut off has a sentence before its end, or ends with one."""
-    ends = sentence_ends(text)
-    return (
-        bool(ends)
-        and has_whole_sentence(text[: ends[-1]])
-        and (ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1)
-    )
-
-
-def _share_with_room(wanted: Sequence[str], cap: int, count: Callable[[str], int]) -> float:
-    """The share of the identifiers that fit into half of a text: a short record of a long stretch has few."""
-    return min(1.0, cap / 2 / max(count(", ".join(wanted)), 1))
-
-
-def _without_unknown(text: str, known: NameIndex) -> str:
-    """The text without the sentences that name what is not known; what is left names nothing else."""
-    while unknown := unknown_names(text, known):
-        shorter = _without_places(text, sorted(at for name in unknown for at in _occurrences(text, name)))
-        if shorter == text:
-            return ""
-        text = shorter
-    return text
-
-
-def _without_places(text: str, places: Sequence[int]) -> str:
-    """The text without the sentences in which one of these places is."""
-    return drop_sentences(text, lambda start, end: bisect_left(places, start) < bisect_left(places, end))
-
-
-def _occurrences(text: str, name: str) -> Iterator[int]:
-    """The start and end of each occurrence of a name; a date may reach into the next sentence."""
-    at = text.find(name)
-    while at >= 0:
-        end = at + len(name)
-        if not any(
-            one.isascii() and one.isalnum() for one in (text[at - 1 : at], text[end : end + 1]) if one
-        ):
-            yield from (at, end - 1)
-        at = text.find(name, end)
-
-
-def _denied_facts(text: str, standing: Sequence[str], source: str) -> list[str]:
-    """The current facts that a text denies, unless users have denied them too."""
-    denied = find_denied(split_sentences(text), standing)
-    if not denied:
-        return []
-    turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
-    by_users = find_denied(split_sentences("\n".join(turns)), denied)
-    return [one for one in denied if one not in by_users]
-
-
-def neutral(text: str) -> str:
-    """The text without role tokens, turns of a chat template and marks in the form of a prompt's."""
-    lines = MARK_PATTERN.sub(" ", text).split("\n")
-    blank = True
-    for index, line in enumerate(lines):
-        if blank and (turn := _TURN.match(line)):
-            lines[index] = line[turn.end() :]
-        blank = not lines[index].strip()
-    # What only the removals put together is broken: removing it could put together the next, without end.
-    return neutralize_marks("\n".join(lines).strip())
-
-
-def better(first: Verdict, second: Verdict) -> Verdict:
-    """Which of an answer and its repair to keep; a poor one is better than a broken one."""
-
-    def worth(verdict: Verdict) -> tuple[bool, bool, float]:
-        return verdict.fit, bool(verdict.text), verdict.coverage
-
-    return second if worth(second) > worth(first) else first
-
-
-def trim_to_cap(text: str, cap: int, count: Callable[[str], int]) -> str:
-    """The whole sentences or lines that fit into `cap` tokens, marked as shortened.
-
-    An unfinished sentence at the end is left out. When not even one sentence fits, whole words are
-    kept, then characters; a text never becomes empty.
-    """
-    text = text.strip()
-    if text.endswith(SHORTENED_MARK) and count(text) <= cap:
-        return text
-    text = text.removesuffix(SHORTENED_MARK.strip()).rstrip()
-    if not text:
-        return SHORTENED_MARK.strip()
-
-    def marked(end: int) -> str:
-        return text[:end].rstrip() + SHORTENED_MARK
-
-    words = [found.end() for found in _WORD_END.finditer(text)]
-    for ends in (sentence_ends(text), words, range(1, words[0] + 1)):
-        if kept := _longest(ends, lambda end: count(marked(end)) <= cap):
-            return marked(ends[kept - 1])
-    return marked(1)
-
-
-def _longest(ends: Sequence[int], fits: Callable[[int], bool]) -> int:
-    """Count the ends that fit, looking no further than about twice as far as that."""
-    low, step = 0, 1
-    while low + step <= len(ends) and fits(ends[low + step - 1]):
-        low += step
-        step *= 2
-    high = min(low + step, len(ends) + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(ends[middle - 1]) else (low, middle)
-    return low
-
-
-def _is_tool_protocol(text: str) -> bool:
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        text = text.partition("\n")[2].removesuffix("```").strip()
-    if text.startswith(TOOL_STARTS):
-        return True
-    if not text.startswith(("{", "[")):
-        return False
+def _parse(text: str) -> Any:
     try:
-        data = json.loads(text)
+        return json.loads(text) if text.startswith(("{", "[")) else None
     except (ValueError, RecursionError):
-        return False
-    return any(map(_is_call, data if isinstance(data, list) else [data]))
+        return None
 
 
 def _is_call(data: Any) -> bool:
@@ -352,32 +386,15 @@ def _is_call(data: Any) -> bool:
     return named or "tool_calls" in data or "function" in data or data.get("type") == "tool_use"
 
 
-def _echoes(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
-    """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
-    turns = len(_TURN_LINE.findall(reply)) >= ECHO_TURNS
-    share, least = (
-        (TURNS_SHARE, 0.0) if turns else (ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens))
-    )
-    if tokens <= least:
-        return False
-    said = _shingles(text)
-    known = set(_shingles(source))
-    return bool(said) and sum(one in known for one in said) >= share * len(said)
+def _shingles(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return list(zip(*(words[start:] for start in range(size)), strict=False))
 
 
-def _shingles(text: str) -> list[tuple[str, ...]]:
-    words = _WORD.findall(text)
-    return list(zip(*(words[start:] for start in range(SHINGLE)), strict=False))
+def _repeated_share(words: Sequence[str]) -> float:
+    """The share of a text that says what is said three times or more."""
+    shingles = Counter(_shingles(words, LOOP_SHINGLE))
+    return sum(times for times in shingles.values() if times > 2) / max(shingles.total(), 1)
 
 
-def _leaves_out(wanted: Sequence[str], text: str) -> str:
-    has = NameIndex(text).has
-    # Names come from the source: only what reads as one word is repeated outside its marks.
-    missing = (name for name in wanted if _ONE_WORD.fullmatch(name) and not has(name))
-    names = ", ".join(islice(missing, MOST_NAMES)) or "most names, numbers and dates"
-    return f"It leaves out: {names}."
-
-
-def _names_unknown(unknown: Sequence[str]) -> str:
-    words = [name for name in unknown if _ONE_WORD.fullmatch(name)][:MOST_NAMES]
-    return f"It names what the conversation does not: {', '.join(words) or 'numbers and dates'}."
+def _join_names(names: Sequence[str], otherwise: str) -> str:
+    return f"{', '.join(names[:MOST_NAMES]) or otherwise}."

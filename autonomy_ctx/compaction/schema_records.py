@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.compaction.checks import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
+from autonomy_ctx.compaction.reply_text import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
 from autonomy_ctx.compaction.schema import SchemaSection, SectionKind, SummarySchema, heading_key
 from autonomy_ctx.language.clauses import split_prose
 from autonomy_ctx.language.digest import QUESTION_MARKS, digest, digest_texts, has_failed

@@ -13,16 +13,7 @@ from typing import NamedTuple, TypeVar
 from autonomy_ctx.background import run_in_thread, wait_for_quiet
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
-from autonomy_ctx.compaction.checks import (
-    CUT_OFF,
-    Verdict,
-    better,
-    check_summary,
-    covered_names,
-    name_missing,
-    trim_to_cap,
-    without_names_line,
-)
+from autonomy_ctx.compaction.checks import CUT_OFF, Verdict, better, check_summary
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
@@ -40,7 +31,13 @@ from autonomy_ctx.compaction.prompt import (
     merge_prompt,
     repair_prompt,
 )
-from autonomy_ctx.compaction.reply_text import strip_reply
+from autonomy_ctx.compaction.reply_text import (
+    covered_names,
+    name_missing,
+    strip_reply,
+    trim_to_cap,
+    without_names_line,
+)
 from autonomy_ctx.compaction.schema import READY_SCHEMAS, SchemaSection, SummarySchema
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,

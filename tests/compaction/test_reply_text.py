@@ -8,22 +8,16 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import ModelReply, TextContent
-from autonomy_ctx.compaction.checks import (
-    ALSO_NAMED,
-    CAP_TOLERANCE,
-    Verdict,
-    check_summary,
-    covered_names,
-    name_missing,
-    without_names_line,
-)
+from autonomy_ctx.compaction.checks import CAP_TOLERANCE, HARD_REASONS, Verdict, check_summary
 from autonomy_ctx.compaction.prompt import batch_prompt
 from autonomy_ctx.compaction.reply_text import (
-    contradicts,
+    ALSO_NAMED,
+    covered_names,
     drop_sentences,
-    find_denied,
-    split_sentences,
+    name_missing,
+    split_text,
     strip_reply,
+    without_names_line,
 )
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.messages.token_estimate import estimate_tokens
@@ -109,6 +103,8 @@ BAD = {
         "很抱歉，我无法帮助您。",  # noqa: RUF001
         "عذرًا، لا أستطيع المساعدة في ذلك.",
         "I apologize for the confusion. Let me try again.",
+        "There is no conversation to summarize. Please provide the transcript.",
+        "It looks like you have not shared any messages with me.",
     ],
     "empty": [
         "...",
@@ -139,12 +135,21 @@ BAD = {
         "502 Bad Gateway",
         "Error: 429 Too Many Requests",
         "Traceback (most recent call last):\n  File app.py",
+        "Error: upstream request failed with status 502",
+        "An error occurred while processing your request.",
+        "The model is currently overloaded. Please try again later.",
+        "Rate limit reached for requests per minute.",
     ],
     "prompt repeated": [ASKED, ASKED[len(ASKED) // 2 :], "Errors and fixes\n\nOpen questions\n\nNext step"],
-    "loop": ["The user asked for help. " * 12, "- 9f8e7d6c " + "and then and then " * 30],
+    "loop": [
+        "The user asked for help. " * 12,
+        "- 9f8e7d6c " + "and then and then " * 30,
+        "The image is missing in registry.internal:5000. " + "It is missing, it is missing, it is " * 12,
+    ],
     "other script": [
         "Пользователь попросил выкатить 9f8e7d6c на prod-eu-3, образа не было.",
         "用户要求把 9f8e7d6c 部署到 prod-eu-3，镜像缺失，下一步是构建镜像。",  # noqa: RUF001
+        "طلب المستخدم نشر 9f8e7d6c على prod-eu-3 لكن الصورة غير موجودة.",
     ],
 }
 
@@ -155,11 +160,56 @@ def test_what_is_no_record_is_refused(problem: str, text: str) -> None:
     assert (verdict.problem, verdict.text) == (problem, "")
 
 
+# Records that look a little like a reply of the kind; each is kept as it is.
+NEAR_MISSES = {
+    "refusal in words": [
+        "I told the user that I cannot deploy the missing image to prod-eu-3.",
+        "The user is sorry that the deployment of 9f8e7d6c to prod-eu-3 failed.",
+        "Sorry was all that Lena wrote: the image for prod-eu-3 is missing, rollout 55210 failed.",
+    ],
+    "empty": [
+        "Image missing, rollout failed.",
+        "Goals: build the image [with the pipeline] and write to lena.fischer@posteo.example.",
+        "<b>Rollout 55210</b> of 9f8e7d6c failed.",
+    ],
+    "error page": [
+        "Error: the image is missing, so the rollout to prod-eu-3 failed. The pipeline will build the image.",
+        "Rollout 55210 failed with status 404: image 9f8e7d6c missing in the registry; build it again.",
+        '{"summary": "rollout 55210 of 9f8e7d6c failed", "status": "the image is missing"}',
+    ],
+    "prompt repeated": [
+        "Errors and fixes\n- Rollout 55210 failed: the image is missing.\nNext step\n- Build the image.",
+        "Next step: build the image with the pipeline and write to lena.fischer@posteo.example.",
+        "Rules and decisions\n- Deploy 9f8e7d6c to prod-eu-3, never to prod-us-1.",
+    ],
+    "loop": [
+        "Deploy 9f8e7d6c to prod-eu-3. Never deploy to prod-us-1. Deploy again when the image is built.",
+        "- The image is missing.\n- The image is built.\n- The image is deployed to prod-eu-3.",
+        "\n".join(f"- Rollout {number} to prod-eu-3 failed." for number in (55210, 55210)),
+    ],
+    "other script": [
+        "Deploy 9f8e7d6c nach prod-eu-3; das Abbild fehlt.",
+        "9f8e7d6c \u2192 prod-eu-3 (\u041b\u0435\u043d\u0430); image missing.",
+        "prod-eu-3, 9f8e7d6c, 55210, lena.fischer@posteo.example: \u6771\u4eac.",
+    ],
+}
+
+
+def test_every_hard_reason_has_three_examples_and_three_near_misses() -> None:
+    told = {name for name, _, _ in HARD_REASONS}
+    assert BAD.keys() == NEAR_MISSES.keys() == told
+    assert min(map(len, [*BAD.values(), *NEAR_MISSES.values()])) == 3
+
+
+@pytest.mark.parametrize("text", [text for texts in NEAR_MISSES.values() for text in texts])
+def test_what_only_looks_like_a_broken_reply_is_kept(text: str) -> None:
+    assert judged(text).text == text
+
+
 # What is merely poor: asked for once more, and what is left of it may be kept.
 POOR: dict[str, list[tuple[str, str | None]]] = {
     "poor coverage": [
-        ("The deployment failed because the image is missing; the user wants it built.", None),
-        ("Of course. The deployment is done.", "The deployment is done."),
+        ("Of course. The deployment of the image is done.", "The deployment of the image is done."),
         ("I have worked on the deployment of the image.", None),
     ],
     "another subject": [
@@ -274,7 +324,7 @@ def test_another_script_may_be_asked_for() -> None:
         f"Okay. <think>so</think>\n{RECORD}",
         f"Okay\n<think>\nso\n</think>\n\n{RECORD}",
         f"はい。<think>hm</think>{RECORD}",
-        f"Verstanden.\n{RECORD}",
+        f"Got it.\n{RECORD}",
         f"The user wants a record.\n</think>\n\n{RECORD}",
         f"<analysis>parts</analysis>\n<summary>\n{RECORD}\n</summary>",
         f"```markdown\n{RECORD}\n```",
@@ -311,51 +361,6 @@ def test_a_sentence_with_an_unknown_identifier_is_left_out_whole() -> None:
 def test_what_the_background_names_is_known() -> None:
     text = f"{RECORD}\n- Ticket TK-90001 is closed."
     assert judged(text, context=("TK-90001 was opened.",)).text == text
-
-
-@pytest.mark.parametrize(
-    ("rule", "denial", "agreement"),
-    [
-        ("never deploy to prod-us-1", "Deploy to prod-us-1.", "Nothing is deployed to prod-us-1."),
-        ("never deploy to prod-us-1", "Deploying to prod-us-1 is fine.", "It may not deploy to prod-us-1."),
-        ("budget 11500 euros", "The budget is not 11500 euros.", "The budget is 11500 euros, nothing more."),
-        ("niemals nach prod-us-1 ausrollen", "Nach prod-us-1 ausrollen.", "Nie nach prod-us-1 ausrollen."),
-        (
-            "no phone calls",
-            "The rule about no phone calls no longer holds.",
-            "The user wants no phone calls.",
-        ),
-    ],
-)
-def test_a_sentence_that_denies_what_holds_is_left_out(rule: str, denial: str, agreement: str) -> None:
-    assert contradicts(denial, [rule])
-    assert not contradicts(agreement, [rule])
-    assert not contradicts("Build the image with the pipeline.", [rule])
-
-
-SENTENCES = (
-    "Deploy to prod-us-1.",
-    "Nothing is deployed to prod-us-1, but the budget is not 11500 euros.",
-    "The rule about no phone calls no longer holds.",
-    "Build the image with the pipeline.",
-    "请部署到 prod-us-1。",
-)
-RULES = (
-    "never deploy to prod-us-1",
-    "budget 11500 euros",
-    "no phone calls",
-    "不要部署到 prod-us-1",
-    "images are built by the pipeline",
-    "-",
-)
-
-
-@given(st.lists(st.sampled_from(SENTENCES)), st.lists(st.sampled_from(RULES)))
-def test_what_sentences_deny_together_is_what_they_deny_one_by_one(
-    sentences: list[str], rules: list[str]
-) -> None:
-    denied = [rule for rule in rules if any(contradicts(one, [rule]) for one in sentences)]
-    assert find_denied(sentences, rules) == denied
 
 
 def test_a_denial_is_left_out_of_a_record() -> None:
@@ -485,9 +490,9 @@ def test_no_text_breaks_the_gate_and_a_fit_one_names_only_what_its_source_names(
 @some
 @given(texts, st.sets(st.integers(0, 12)))
 def test_dropping_sentences_leaves_the_others(text: str, unwanted: set[int]) -> None:
-    sentences = split_sentences(text)
+    sentences = split_text(text)
     chosen = {sentences[at] for at in unwanted if at < len(sentences)}
-    left = drop_sentences(text, lambda start, end: text[start:end].strip() in chosen)
+    left = drop_sentences(text, chosen.__contains__)
     assert len(left) <= len(text)
     if not chosen:
         assert left == text

@@ -11,7 +11,7 @@ from strategies import few, some
 from summary_models import NOON
 
 from autonomy_ctx import Message, SchemaSection, SummarySchema, ToolCall
-from autonomy_ctx.compaction.checks import ALSO_NAMED
+from autonomy_ctx.compaction.reply_text import ALSO_NAMED
 from autonomy_ctx.compaction.schema import READY_SCHEMAS
 from autonomy_ctx.compaction.schema_records import (
     SectionMerge,

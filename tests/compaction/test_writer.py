@@ -12,9 +12,9 @@ from summary_models import NOON, ScriptedModel
 
 from autonomy_ctx import Message
 from autonomy_ctx.compaction.breaker import CircuitBreaker
-from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.reply_text import ALSO_NAMED
 from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
 from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.memory.store import StoredSegment

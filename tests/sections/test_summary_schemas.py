@@ -22,9 +22,9 @@ from autonomy_ctx import (
     Worker,
 )
 from autonomy_ctx.compaction.breaker import CircuitBreaker
-from autonomy_ctx.compaction.checks import ALSO_NAMED
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.reply_text import ALSO_NAMED
 from autonomy_ctx.compaction.schema import READY_SCHEMAS
 from autonomy_ctx.compaction.writer import SegmentWriter
 from autonomy_ctx.stores import StoredSegment
