@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from autonomy_ctx.background import pause
-from autonomy_ctx.language.fact_clauses import content_words, names_another, read_clause, word_set
-from autonomy_ctx.language.fact_completion import is_bare_report
-from autonomy_ctx.language.phrases import split_words
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.sentences import split_sentences
+from autonomy_ctx.language.statement import content_words, names_another, read_statement
+from autonomy_ctx.language.words import split_words
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.events import mail_id
@@ -88,9 +87,9 @@ class Voices:
         """The assistant's proposal, if the user's message only accepts it."""
         if len(split_words(own)) > MAX_ANSWER_WORDS:
             return ""
-        clause = read_clause(" ".join(own.split()))
-        self._has_bare_report |= is_bare_report(clause)
-        is_accepted = clause.has("accept") and not clause.has("refuse", "change", "condition")
+        answer = read_statement(" ".join(own.split()))
+        self._has_bare_report |= answer.has("done") and not answer.content
+        is_accepted = answer.has("accept") and not answer.has("refuse", "change", "condition")
         return proposal if is_accepted else ""
 
     @cached_property
@@ -205,17 +204,16 @@ def _is_of_user(fact: Fact) -> bool:
 
 def _names_another(line: FactLine, fact: Fact) -> bool:
     """Tell whether a line is about something else than the fact; a number may be a short value."""
-    clause, known = read_clause(line.text), read_clause(stated_text(fact.text))
-    if not names_another(clause, known):
+    written, known = read_statement(line.text), read_statement(stated_text(fact.text))
+    if not names_another(written, known):
         return False
-    is_value = len(clause.content - known.content) == 1 == len(known.content - clause.content)
+    is_value = len(written.content - known.content) == 1 == len(known.content - written.content)
     return not (is_value and fact.kind == "value")
 
 
 def _words(text: str) -> frozenset[str]:
     """The content words of a sentence, with the words that turn a rule into its opposite."""
-    turning = word_set("RULING_WORDS") | word_set("NEGATIONS")
-    return content_words(text) | turning.intersection(split_words(text).folded)
+    return content_words(text) | read_statement(text).turning_words
 
 
 def _most(words: frozenset[str], spoken: Iterable[_Utterance]) -> int:
