@@ -83,6 +83,6 @@ def _meanings(statement: Statement) -> frozenset[str]:
     for code in statement.languages:
         for match in load_language(code).phrases["profile"].find(words):
             for meaning in match.meanings:
-                if not meaning.startswith(START_MARK) or match.first == statement.lead_end:
+                if not meaning.startswith(START_MARK) or words.starts[match.first] == statement.start:
                     found.add(meaning.removeprefix(START_MARK))
     return frozenset(found)
