@@ -57,7 +57,7 @@ SLOW = frozenset(
         "agents/test_agent.py::test_a_store_that_is_away_does_not_hide_why_a_turn_failed",
         "compaction/test_kept_facts.py::test_the_corpus_is_the_one_that_was_measured",
         "compaction/test_kept_facts.py::test_the_corpus_has_the_promised_size",
-        "language/test_fact_rules.py::test_twice_the_messages_take_about_twice_the_steps",
+        "language/test_facts.py::test_twice_the_messages_take_about_twice_the_steps",
         "language/test_identifiers.py::test_a_hostile_megabyte_takes_no_longer_than_others",
         "memory/test_conversation_cache.py::test_the_number_of_a_store_that_is_gone_is_not_used_again",
         "memory/test_term_index.py::test_any_text_can_be_asked",

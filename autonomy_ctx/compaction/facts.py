@@ -12,12 +12,13 @@ from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
-from autonomy_ctx.language.fact_rules import find_facts_in_steps
+from autonomy_ctx.language.facts import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
-from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
+from autonomy_ctx.language.profile import find_profile_statements, profile_subject
 from autonomy_ctx.language.relative_dates import resolve_dates
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.search_terms import folded_words
+from autonomy_ctx.language.statement import read_languages
 from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
@@ -150,9 +151,7 @@ def add_profile_changes(
     found = list(changes)
     indexes = {normalize_fact(change.text): at for at, change in enumerate(found)}
     targets = {
-        statement.subject: fact.id
-        for fact in standing
-        if fact.in_profile and fact.state == "holds" and (statement := read_statement(fact.text))
+        profile_subject(fact.text): fact.id for fact in standing if fact.in_profile and fact.state == "holds"
     }
     for change, subject in _profile_statements(entries, zone):
         at = indexes.get(normalize_fact(change.text), len(found))
@@ -169,11 +168,12 @@ def add_profile_changes(
 
 
 def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tuple[FactChange, str | None]]:
+    languages: tuple[str, ...] = ()
     for position, message in entries:
         if not is_said_by_user(message):
             continue
-        at = message.created_at
-        for statement in find_profile_statements(message.text):
+        at, languages = message.created_at, read_languages(message.text, languages)
+        for statement in find_profile_statements(message.text, languages):
             change = FactChange(
                 action="add",
                 position=position,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from autonomy_ctx.background import pause
-from autonomy_ctx.language.fact_clauses import content_words, names_another, read_clause, word_set
-from autonomy_ctx.language.fact_completion import is_bare_report
-from autonomy_ctx.language.phrases import split_words
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.sentences import split_sentences
+from autonomy_ctx.language.statement import Statement, read_statement, stem_word
+from autonomy_ctx.language.tables import find_languages, load_language
+from autonomy_ctx.language.words import split_words
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.events import mail_id
@@ -76,7 +77,7 @@ class Voices:
                 sentences = [sentence.text for sentence in split_sentences(own)]
                 sentences += [self._accepted(own, proposal)]
                 self._sentences += [_Utterance(entry, _words(sentence)) for sentence in sentences]
-                self._own.append(_Utterance(entry, content_words("\n".join(sentences))))
+                self._own.append(_Utterance(entry, _content("\n".join(sentences))))
                 proposal = ""
             elif entry.message.role is ChatRole.TOOL or mail_id(entry.message) is not None:
                 self._foreign.append((entry, text))
@@ -88,9 +89,9 @@ class Voices:
         """The assistant's proposal, if the user's message only accepts it."""
         if len(split_words(own)) > MAX_ANSWER_WORDS:
             return ""
-        clause = read_clause(" ".join(own.split()))
-        self._has_bare_report |= is_bare_report(clause)
-        is_accepted = clause.has("accept") and not clause.has("refuse", "change", "condition")
+        answer = read_statement(" ".join(own.split()))
+        self._has_bare_report |= answer.has("done") and not answer.content
+        is_accepted = answer.has("accept") and not answer.has("refuse", "change", "condition")
         return proposal if is_accepted else ""
 
     @cached_property
@@ -111,7 +112,7 @@ class Voices:
 
     def check(self, line: FactLine, fact: Fact | None) -> Support | None:
         """Decide what a line about this fact may do; None for nothing."""
-        words = content_words(line.text)
+        words = _content(line.text)
         if line.action == "add" or fact is None:
             return self._check_new(line, words)
         is_of_user = _is_of_user(fact)
@@ -174,7 +175,7 @@ class Voices:
         return [said for said in self._sentences if said.words & new or not is_repeated(said.words)]
 
     def _supports_end(self, fact: Fact) -> bool:
-        about = content_words(stated_text(fact.text))
+        about = _content(stated_text(fact.text))
         most = _most(about, self._supporters(fact))
         if not most:
             return fact.kind == "open" and self._has_bare_report
@@ -205,17 +206,45 @@ def _is_of_user(fact: Fact) -> bool:
 
 def _names_another(line: FactLine, fact: Fact) -> bool:
     """Tell whether a line is about something else than the fact; a number may be a short value."""
-    clause, known = read_clause(line.text), read_clause(stated_text(fact.text))
-    if not names_another(clause, known):
+    written, known = read_statement(line.text), read_statement(stated_text(fact.text))
+    if not _are_different(written, known):
         return False
-    is_value = len(clause.content - known.content) == 1 == len(known.content - clause.content)
+    is_value = len(written.content - known.content) == 1 == len(known.content - written.content)
     return not (is_value and fact.kind == "value")
 
 
 def _words(text: str) -> frozenset[str]:
     """The content words of a sentence, with the words that turn a rule into its opposite."""
-    turning = word_set("RULING_WORDS") | word_set("NEGATIONS")
-    return content_words(text) | turning.intersection(split_words(text).folded)
+    read = read_statement(text)
+    tables = [load_language(code).phrases["cues"].meanings for code in read.languages]
+    return _content(text) | {
+        word
+        for at, word in enumerate(read.words.folded)
+        if read.has_in((at,), "habit") or any("negation" in table.get(word, ()) for table in tables)
+    }
+
+
+def _content(text: str) -> frozenset[str]:
+    """The stems of all words of a text that are not frequent ones, and its numbers."""
+    words = split_words(text)
+    return Statement(text, words, find_languages(words.folded, text)).content
+
+
+def _are_different(one: Statement, other: Statement) -> bool:
+    """Tell whether two texts name different things of one sort: "order 1149" and "order 1155"."""
+    if one.codes and other.codes and one.codes.isdisjoint(other.codes):
+        return True
+    mine, others = _numbered_things(one), _numbered_things(other)
+    return any(mine[word].isdisjoint(others[word]) for word in mine.keys() & others)
+
+
+def _numbered_things(one: Statement) -> dict[str, set[str]]:
+    """The numbers that name things, by the word before them: "1149" of "order 1149"."""
+    found: dict[str, set[str]] = {}
+    for word, number in pairwise(one.words.folded):
+        if number.isdigit() and word[0].isalpha() and not one.is_function(word):
+            found.setdefault(stem_word(word), set()).add(number)
+    return found
 
 
 def _most(words: frozenset[str], spoken: Iterable[_Utterance]) -> int:

@@ -11,7 +11,7 @@ import threading
 from autonomy_ctx.background import run_in_thread
 from autonomy_ctx.compaction.writer import compile_patterns
 from autonomy_ctx.language.digest import digest
-from autonomy_ctx.language.fact_rules import load_tables
+from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter
 
@@ -38,6 +38,7 @@ def load_lazy_parts() -> None:
         if _are_loaded.is_set():
             return
         compile_patterns()
-        load_tables()
-        digest([Message(role, text) for role, text in _SENTENCES], tokens=100, counter=TokenCounter())
+        messages = [Message(role, text) for role, text in _SENTENCES]
+        find_facts(list(enumerate(messages, 1)), [])
+        digest(messages, tokens=100, counter=TokenCounter())
         _are_loaded.set()

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.errors import UnknownProfileEntry
-from autonomy_ctx.language.profile_rules import read_statement
+from autonomy_ctx.language.profile import profile_subject
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
@@ -158,8 +158,7 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
 
 def _subject(entry: ProfileEntry) -> str | None:
     """The thing that an entry is about, such as a name."""
-    statement = read_statement(entry.text)
-    return (statement and statement.subject) or None
+    return profile_subject(entry.text)
 
 
 def _encode(entry: ProfileEntry) -> str:

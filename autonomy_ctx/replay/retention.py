@@ -1,7 +1,7 @@
 """Measures how much of the earlier conversation a context still shows: facts that hold, and identifiers.
 
 The facts and identifiers of a conversation are found once, by rules and without a model
-(`fact_rules.py`, `name_index.py`). Then it counts how many of them each context shows, in the
+(`language/facts.py`, `name_index.py`). Then it counts how many of them each context shows, in the
 summary or in the messages. Pure functions.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autonomy_ctx.language.fact_rules import find_facts
+from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
 from autonomy_ctx.language.name_index import key_identifiers, key_names_of
 from autonomy_ctx.language.search_terms import folded_words

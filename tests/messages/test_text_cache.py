@@ -11,7 +11,6 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
 from autonomy_ctx.language.digest import read_for_digest
-from autonomy_ctx.language.fact_clauses import read_clause
 from autonomy_ctx.language.phrases import PhraseTable, split_words
 from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 
@@ -55,16 +54,6 @@ def count_followed_objects() -> int:
     for _ in range(3):
         gc.collect()
     return len(gc.get_objects())
-
-
-def test_the_garbage_collector_follows_few_objects_for_a_clause() -> None:
-    _ = read_clause("Makes the tables.").content
-    forget_texts()
-    before = count_followed_objects()
-    for sentence in SENTENCES:
-        assert read_clause(sentence).content
-    # The clause, its attributes, its words, and what it is about.
-    assert count_followed_objects() - before < 4.5 * len(SENTENCES)
 
 
 def test_the_garbage_collector_follows_few_objects_for_a_sentence_of_a_digest() -> None:

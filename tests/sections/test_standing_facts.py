@@ -12,7 +12,7 @@ from summary_models import HeldModel, ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Agent, ContextSummaryConfig, ContextTemplate, Memory, Message, Model
 from autonomy_ctx.errors import InvalidFact, UnknownFact
-from autonomy_ctx.language.fact_rules import find_facts
+from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.memory.store import make_key
 from autonomy_ctx.testing.values import make_provisional_segment
 

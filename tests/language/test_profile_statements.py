@@ -4,53 +4,53 @@ from __future__ import annotations
 
 import pytest
 
-from autonomy_ctx.language.profile_rules import (
+from autonomy_ctx.language.profile import (
     MAX_MESSAGE_CHARACTERS,
     find_profile_statements,
-    read_statement,
+    profile_subject,
 )
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "subject"),
+    ("language", "said", "kind", "subject"),
     [
-        ("I'm vegetarian.", "preference", "is vegetarian"),
-        ("I\u2019m no longer vegetarian.", "preference", "is vegetarian"),
-        ("My name is Ana.", "value", "name"),
-        ("Please remember that I live in Lisbon.", "value", "home"),
-        ("Remember that I am allergic to nuts and fish.", "preference", None),
-        ("I don't eat pork.", "preference", None),
-        ("From now on, answer me in French.", "rule", None),
-        ("In all our chats, use metric units.", "rule", None),
-        ("Ich heiße Jörg.", "value", "name"),
-        ("Ich bin Vegetarier.", "preference", "is vegetarier"),
-        ("Antworte mir immer auf Deutsch.", "rule", None),
-        ("Ab jetzt duze mich bitte.", "rule", None),
-        ("Je m'appelle Luc.", "value", "name"),
-        ("Je suis allergique aux noix.", "preference", None),
-        ("Réponds-moi toujours en français", "rule", None),
-        ("Me llamo Pedro", "value", "name"),
-        ("Soy vegana.", "preference", "is vegan"),
-        ("A partir de ahora háblame de tú.", "rule", None),
-        ("Eu sou vegetariano.", "preference", "is vegetarian"),
-        ("Me chame de Zé.", "value", "name"),
-        ("私の名前は花子です。", "value", "name"),
-        ("ナッツアレルギーがあります", "preference", None),
-        ("今後は日本語で答えてください。", "rule", None),
-        ("我叫王伟。", "value", "name"),
-        ("我对花生过敏。", "preference", None),
-        ("以后用中文回答", "rule", None),
-        ("اسمي ليلى", "value", "name"),
-        ("أنا نباتي", "preference", "is نباتي"),
+        ("en", "I'm vegetarian.", "preference", "vegetarian"),
+        ("en", "I\u2019m no longer vegetarian.", "preference", "vegetarian"),
+        ("en", "My name is Ana.", "value", "name"),
+        ("en", "Please remember that I live in Lisbon.", "value", "home"),
+        ("en", "Remember that I am allergic to nuts and fish.", "preference", None),
+        ("en", "I don't eat pork.", "preference", None),
+        ("en", "From now on, answer me in French.", "rule", None),
+        ("en", "In all our chats, use metric units.", "rule", None),
+        ("de", "Ich heiße Jörg.", "value", "name"),
+        ("de", "Ich bin Vegetarier.", "preference", "vegetarian"),
+        ("de", "Antworte mir immer auf Deutsch.", "rule", None),
+        ("de", "Ab jetzt duze mich bitte.", "rule", None),
+        ("fr", "Je m'appelle Luc.", "value", "name"),
+        ("fr", "Je suis allergique aux noix.", "preference", None),
+        ("fr", "Réponds-moi toujours en français", "rule", None),
+        ("es", "Me llamo Pedro", "value", "name"),
+        ("es", "Soy vegana.", "preference", "vegan"),
+        ("es", "A partir de ahora háblame de tú.", "rule", None),
+        ("pt", "Eu sou vegetariano.", "preference", "vegetarian"),
+        ("pt", "Me chame de Zé.", "value", "name"),
+        ("ja", "私の名前は花子です。", "value", "name"),
+        ("ja", "ナッツアレルギーがあります", "preference", None),
+        ("ja", "今後は日本語で答えてください。", "rule", None),
+        ("zh", "我叫王伟。", "value", "name"),
+        ("zh", "我对花生过敏。", "preference", None),
+        ("zh", "以后用中文回答", "rule", None),
+        ("ar", "اسمي ليلى", "value", "name"),
+        ("ar", "أنا نباتي", "preference", "vegetarian"),
     ],
 )
 def test_a_sentence_about_the_user_or_about_all_conversations_is_found(
-    said: str, kind: str, subject: str | None
+    language: str, said: str, kind: str, subject: str | None
 ) -> None:
-    [found] = find_profile_statements(f"Hi!\n{said}\nCan you find a hotel?")
+    [found] = find_profile_statements(said, (language,))
     assert (found.kind, found.subject) == (kind, subject)
-    assert found.text in said.replace("\u2019", "'"), "the user's own words"
-    assert read_statement(found.text) == found, "a stored text is read as it was"
+    assert found.text in said, "the user's own words"
+    assert profile_subject(found.text) == subject, "a stored text is read as it was"
 
 
 @pytest.mark.parametrize(

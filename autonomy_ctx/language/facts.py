@@ -1,0 +1,471 @@
+"""Finds standing facts without a model: what users want, decide, prefer and correct, and what actions made.
+
+A fact is a sentence or clause quoted from the user's own words. Its cues (`statement.py`) say its kind.
+Precision comes first: what is asked, supposed, reported, over, about somebody else or only for now is none. A
+value takes the place of another only if both name the same attribute of the same thing. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, tzinfo
+
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language.relative_dates import has_weekday, resolve_dates
+from autonomy_ctx.language.sentences import QUESTION_MARKS, Sentence, split_sentences
+from autonomy_ctx.language.statement import (
+    BRACKETED_DATE,
+    Statement,
+    find_codes,
+    is_changed_value,
+    is_same_value,
+    read_languages,
+    read_statement,
+)
+from autonomy_ctx.language.tables import load_language
+from autonomy_ctx.language.words import split_words
+from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.fact import (
+    MAX_FACT_CHARACTERS,
+    QUESTION_NOTE,
+    Fact,
+    FactChange,
+    FactKind,
+    add_note,
+    normalize_fact,
+    stated_text,
+    tool_note,
+)
+from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, content_text
+
+Utterance = tuple[int, Message]
+MAX_FACTS_PER_MESSAGE = 8
+MAX_COMPARED_FACTS = 100  # the newest: a correction is about something that is not long ago or still shown
+MAX_TEXT, MAX_SENTENCES = 20_000, 40  # of a long message, mostly pasted: at each end, and of all
+MAX_SENTENCE, MAX_JOINED = 300, 200  # characters
+MAX_ANSWER_WORDS, MAX_CHOICE_WORDS = 12, 8
+MAX_RESULT_LINES, MAX_RESULT_CHARACTERS = 40, 200
+MAX_DISTANCE = 6  # messages between a fact and a correction that does not say what it corrects
+MIN_CONTENT = 2  # words that say what a statement is about; one is enough in a longer statement
+MIN_WORDS = 4
+MIN_SHARED = 0.5  # of the words of an open item or of its report, whichever has fewer
+# Whoever says one of these states nothing that holds.
+_BLOCKERS = ("report", "doubt", "other", "past")
+# An order, if the assistant takes note of it.
+_ORDERS = ("must", "every", "ban", "ban_if_firm")
+_HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
+_SETTLED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision")
+_OPTION_LINE = lazy_pattern(r"\W{0,6}(?:[^\W\d_]{3,10}\s{1,3})?\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2)
+_CAMEL, _DIGIT = lazy_pattern("([a-z])([A-Z])"), lazy_pattern(r"\d")
+
+
+def find_facts(
+    messages: Sequence[Utterance],
+    standing: Sequence[Fact],
+    zone: tzinfo = UTC,
+    before: Utterance | None = None,
+) -> list[FactChange]:
+    """The changes of facts by these messages, which come with their positions.
+
+    `before` is the message right before them, which the first one may answer. Relative dates are resolved as
+    they were meant in the time zone.
+    A change of a fact that is found in the same call names it "+N": the change with the index N added it.
+    """
+    steps = find_facts_in_steps(messages, standing, zone, before)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[FactChange] = end.value
+            return found
+
+
+def find_facts_in_steps(
+    messages: Sequence[Utterance],
+    standing: Sequence[Fact],
+    zone: tzinfo = UTC,
+    before: Utterance | None = None,
+) -> Generator[int, None, list[FactChange]]:
+    """Find facts in steps, one message each; the length of the message comes before it."""
+    finder = _Finder(standing, zone)
+    calls: dict[str, ToolCall] = {}
+    for position, message in messages:
+        yield len(content_text(message.content))
+        if mail_id(message) is not None:
+            # Another agent's words, which nobody here answers.
+            before = None
+        elif message.role is ChatRole.TOOL:
+            finder.read_result((position, message), calls.get(message.tool_call_id or ""))
+        elif message.role in (ChatRole.USER, ChatRole.ASSISTANT):
+            calls.update((call.id, call) for call in message.tool_calls if call.id)
+            if message.role is ChatRole.USER:
+                finder.read_user((position, message), before)
+            else:
+                finder.read_assistant((position, message))
+            before = position, message
+    return finder.changes
+
+
+class _Finder:
+    """Reads messages in order and collects the changes."""
+
+    def __init__(self, standing: Sequence[Fact], zone: tzinfo) -> None:
+        self._zone = zone
+        self._all = {fact.id: fact for fact in standing}
+        holding = sorted((fact for fact in standing if fact.state == "holds"), key=lambda fact: fact.position)
+        self._texts = {_normalize(fact.text) for fact in holding}
+        self._known = holding[-MAX_COMPARED_FACTS:]
+        self._statements: dict[str, Statement] = {}
+        self._languages: tuple[str, ...] = ()
+        self._before: Sentence | None = None  # the sentence before the one that is read
+        self._noted: tuple[Utterance, Statement] | None = None  # what the assistant may take note of
+        self.changes: list[FactChange] = []
+
+    # -- what is read ---------------------------------------------------------------------------------
+
+    def read_user(self, spoken: Utterance, asked: Utterance | None) -> None:
+        """Read what a user states, after what the message answers."""
+        sentences = _read_sentences(spoken[1])
+        self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
+        self._before = self._noted = heading = None
+        first = len(self.changes)
+        if asked and asked[1].role is ChatRole.ASSISTANT and self._read_answer(spoken, sentences, asked):
+            return
+        for sentence in sentences:
+            if len(self.changes) - first >= MAX_FACTS_PER_MESSAGE:
+                return
+            read = self._read(sentence.text)
+            if sentence.text.endswith((":", "\uff1a")):
+                named = (kind for kind in _HEADED_KINDS if read.has(f"{kind}_heading"))
+                heading = next(named, None) if len(read.words) <= MAX_ANSWER_WORDS else None
+            elif heading and sentence.is_list_item and not sentence.is_question:
+                self._add(spoken, heading, read)
+            else:
+                heading = None
+                for part in self._split(read):
+                    self._read_statement(spoken, part, is_asked=any(map(sentence.text.count, QUESTION_MARKS)))
+            self._before = sentence
+
+    def read_assistant(self, spoken: Utterance) -> None:
+        """Read whether an assistant takes note of what was said, and which open items it reports as done."""
+        sentences = _read_sentences(spoken[1])
+        if self._noted and sentences:
+            (said, statement), reply = self._noted, self._read(sentences[0].text)
+            is_order = reply.begins_with("noted") and statement.has(*_ORDERS)
+            if reply.has("listed") or is_order:
+                self._add(said, "open" if reply.has("listed") else "rule", statement)
+        self._noted = None
+        if any(self._newest("open")):
+            for sentence in sentences:
+                if not sentence.is_question:
+                    self._finish(spoken, self._read(sentence.text))
+
+    def read_result(self, spoken: Utterance, call: ToolCall | None) -> None:
+        """Read what an action made, by the first line of its result that names it."""
+        if call is None or spoken[1].is_error or not (effects := _effects(call, ("en", *self._languages))):
+            return
+        lines = [" ".join(line.split()) for line in content_text(spoken[1].content)[:2000].splitlines()]
+        for line in [line for line in lines if line][:MAX_RESULT_LINES]:
+            if len(line) <= MAX_RESULT_CHARACTERS and (made := find_codes(line)):
+                known = self._newest("artifact")
+                old = next((one for one in known if made & find_codes(stated_text(one.text))), None)
+                if old or "edits" not in effects:
+                    self._store(spoken, "artifact", add_note(_strip_end(line), tool_note(call.name)), old)
+                return
+
+    def _read_answer(self, spoken: Utterance, sentences: list[Sentence], asked: Utterance) -> bool:
+        """Read a short answer: a proposal is accepted, an option chosen, a question settled, work put off."""
+        answer = self._read(" ".join(one.text for one in sentences))
+        if not sentences or sentences[0].is_question or len(answer.words) > MAX_ANSWER_WORDS:
+            return False
+        if answer.has("doubt", "report", "question"):
+            return False
+        read = [(one, self._read(one.text)) for one in _read_sentences(asked[1])[-3:]]
+        stated = [one for sentence, one in read if not sentence.is_question and len(one.content) > 1]
+        if answer.has("defer") and len(answer.content) <= MIN_CONTENT:
+            return bool(stated) and self._add(asked, "open", stated[-1])
+        if option := _chosen_option(answer, asked[1]):
+            return self._add(asked, "decision", self._read(option))
+        named = frozenset[str]().union(*(one.content for _, one in read))
+        for sentence, question in read:
+            is_choice = question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS
+            is_choice = is_choice or (question.has("alternative") and sentence.is_question)
+            if is_choice and answer.content & named and not answer.has("open", "task"):
+                is_short = len(sentence.text) <= MAX_JOINED
+                note = f"{QUESTION_NOTE}{sentence.text})" if is_short else ""
+                return self._add(spoken, "decision", answer, note)
+        if answer.has("accept") and not answer.has("refuse", "change", "condition"):
+            # "Let's go with that" accepts whatever was said.
+            is_pointing = answer.has("decision") and not answer.content
+            proposals = stated if is_pointing else [one for one in stated if one.has("proposal")]
+            if proposals and self._add(asked, "decision", proposals[-1]):
+                return len(answer.content) < MIN_CONTENT
+        return False
+
+    # -- what a statement says ------------------------------------------------------------------------
+
+    def _read(self, text: str) -> Statement:
+        return read_statement(text, self._languages)
+
+    def _split(self, whole: Statement) -> list[Statement]:
+        """A sentence as one statement, or as several where each has a kind of its own."""
+        made: list[Statement] = []
+        start = 0
+        for end, following in () if whole.has("condition", *_BLOCKERS) else whole.cuts:
+            left, right = self._read(whole.text[start:end].rstrip(" ,")), self._read(whole.text[following:])
+            kinds = find_kind(left), find_kind(right)
+            if all(kinds) and (kinds[0] != kinds[1] or kinds[0] == "value"):
+                made.append(left)
+                start = following
+        return [*made, self._read(whole.text[start:])] if made else [whole]
+
+    def _join(self, message: Message, statement: Statement) -> Statement | None:
+        """The statement with the sentence before it, where it does not say itself what it is about."""
+        if self._before is None or self._before.is_question or not statement.points_back:
+            return None
+        joined = f"{self._before.text} {statement.text}"
+        whole = " ".join(content_text(message.content).split())
+        return self._read(joined) if len(joined) <= MAX_JOINED and joined in whole else None
+
+    def _read_statement(self, spoken: Utterance, statement: Statement, *, is_asked: bool) -> None:
+        if statement.begins_with("scratch") and len(statement.content) < MIN_CONTENT:
+            self._take_back(spoken, restores=statement.has("restore"))
+            return
+        if is_asked or statement.has("question"):
+            if statement.has("remind") and not statement.has(*_BLOCKERS):
+                self._add(spoken, "open", statement)
+            return
+        if statement.has(*_BLOCKERS) or self._finish(spoken, statement, by_user=True):
+            return
+        kind = find_kind(statement) or find_kind(self._join(spoken[1], statement) or statement)
+        compare = is_same_value if statement.value else is_changed_value
+        values = () if statement.has("condition", "task", "owned") else self._newest("value")
+        same = [one for one in values if compare(statement, self._statement(one))]
+        old: Fact | None = None
+        if kind == "value" or (same and kind in (None, "rule")):
+            if any(self._statement(one).figures == statement.figures for one in same):
+                return
+            # Beside several that it may be about, it stands by itself.
+            kind, old = "value", same[0] if len(same) == 1 else None
+        elif statement.has("withdraw") or (statement.has("change") and kind in _SETTLED_KINDS):
+            old = self._similar(statement, *([kind] if kind else _SETTLED_KINDS))
+            kind = kind or (old.kind if old else None)
+        if kind:
+            self._add(spoken, kind, statement, old=old)
+        elif not statement.has("condition", "task"):
+            if not statement.has("now", "done", "is") and len(statement.content) >= MIN_CONTENT:
+                self._noted = spoken, statement
+            if statement.begins_with("change"):
+                self._correct_last(spoken, statement)
+
+    # -- which fact it is about -----------------------------------------------------------------------
+
+    def _newest(self, *kinds: FactKind) -> Iterator[Fact]:
+        return (known for known in reversed(self._known[-MAX_COMPARED_FACTS:]) if known.kind in kinds)
+
+    def _statement(self, fact: Fact) -> Statement:
+        """A known fact as a statement, read when it is first compared."""
+        if fact.id not in self._statements:
+            text = BRACKETED_DATE.sub("", stated_text(fact.text))
+            read, old = read_statement(text, read_languages(text)), self._all.get(fact.replaces or "")
+            # "Make it 9,200" is about what it has replaced.
+            is_bare = fact.kind == "value" and read.value is None and old is not None
+            self._statements[fact.id] = self._statement(old) if old and is_bare else read
+        return self._statements[fact.id]
+
+    def _correct_last(self, spoken: Utterance, statement: Statement) -> None:
+        """Put a bare correction ("make it 9,200") in the place of the value that was stated just before."""
+        last = self._last(spoken)
+        if last is None or last.kind != "value" or len(statement.content) > MIN_CONTENT:
+            return
+        known = self._statement(last)
+        # Alike without their digits: "9,200" is no time and no version.
+        forms = [_DIGIT.sub("", number) for number in (*statement.numbers, *known.numbers)]
+        if len(forms) == 2 and forms[0] == forms[1] and statement.numbers and statement.units <= known.units:
+            self._add(spoken, "value", statement, old=last)
+
+    def _last(self, spoken: Utterance) -> Fact | None:
+        """The only fact that was stated last, if that is not long ago."""
+        newest = max((one.position for one in self._known if one.kind != "artifact"), default=-MAX_DISTANCE)
+        found = [one for one in self._known if one.position == newest]
+        return found[0] if len(found) == 1 and 0 < spoken[0] - newest <= MAX_DISTANCE else None
+
+    def _similar(self, statement: Statement, *kinds: FactKind) -> Fact | None:
+        """The fact of which a statement shares most words."""
+
+        def shared(fact: Fact) -> float:
+            known = self._statement(fact).content
+            return len(statement.content & known) / max(min(len(statement.content), len(known)), 1)
+
+        return max(
+            (one for one in self._newest(*kinds) if shared(one) >= MIN_SHARED), key=shared, default=None
+        )
+
+    def _finish(self, spoken: Utterance, report: Statement, *, by_user: bool = False) -> bool:
+        """Call the open item done that a statement reports as done."""
+        part = report.part_of("done")
+        if not part or report.has_in(part, "undone", "condition") or report.has("doubt", "report"):
+            return False
+        content = report.content_of(part) or report.content
+        best, most = self._last(spoken) if by_user and not content else None, 0
+        best = best if best and best.kind == "open" else None
+        for item in self._newest("open"):
+            stated = self._statement(item).content
+            shared, least = len(content & stated), min(len(stated), len(content))
+            if shared > most and shared >= MIN_SHARED * least and (by_user or shared > 1 or least == 1):
+                best, most = item, shared
+        if best is not None:
+            self._end(spoken, best)
+        return best is not None
+
+    def _take_back(self, spoken: Utterance, *, restores: bool) -> None:
+        """Take back the fact that was stated just before, and bring back the one that it has replaced."""
+        last = self._last(spoken)
+        old = self._all.get(last.replaces or "") if last else None
+        if last and old:
+            said = Message(ChatRole.USER, old.text, created_at=old.created_at)
+            self._store((old.position, said), old.kind, old.text, last)
+        elif last and not restores:
+            self._end(spoken, last)
+
+    # -- changes --------------------------------------------------------------------------------------
+
+    def _add(
+        self, spoken: Utterance, kind: FactKind, statement: Statement, note: str = "", old: Fact | None = None
+    ) -> bool:
+        text, content = self._quote(spoken[1], kind, statement), statement.content
+        for known in self._newest(kind) if kind != "value" and old is None else ():
+            other = self._statement(known).content
+            if content and len(content & other) >= 0.8 * len(content | other):
+                return False
+        return self._store(spoken, kind, text + note if text else "", old)
+
+    def _store(self, spoken: Utterance, kind: FactKind, text: str, old: Fact | None) -> bool:
+        if not text or len(text) > MAX_FACT_CHARACTERS or _normalize(text) in self._texts:
+            return False
+        position, at, key = spoken[0], spoken[1].created_at, f"+{len(self.changes)}"
+        replaces = old.id if old else None
+        self._forget(old)
+        fact = Fact(id=key, kind=kind, text=text, position=position, created_at=at, replaces=replaces)
+        self._all[key] = fact
+        self._known.append(fact)
+        self._texts.add(_normalize(text))
+        change = FactChange(action="add", position=position, created_at=at, kind=kind, text=text)
+        self.changes.append(replace(change, action="replace", target=old.id) if old else change)
+        return True
+
+    def _end(self, spoken: Utterance, fact: Fact) -> None:
+        self._forget(fact)
+        position, at = spoken[0], spoken[1].created_at
+        change = FactChange(action="done", position=position, created_at=at, kind=fact.kind, target=fact.id)
+        self.changes.append(change)
+
+    def _forget(self, fact: Fact | None) -> None:
+        if fact is not None:
+            self._known.remove(fact)
+            self._texts.discard(_normalize(fact.text))
+
+    def _quote(self, message: Message, kind: FactKind, statement: Statement) -> str:
+        """A statement as a fact: without what leads to it and its full stop, with its dates resolved."""
+        text = statement.text[statement.start :]
+        if joined := self._join(message, statement):
+            text = joined.text
+        elif statement.points_back and len(statement.content) <= MIN_CONTENT:
+            return ""
+        text = _strip_end(text)
+        if kind in ("rule", "preference") and has_weekday(text):
+            return text
+        try:
+            resolved = resolve_dates(text, message.created_at.astimezone(self._zone))
+        except OverflowError:  # at the ends of the calendar
+            return text
+        return resolved if len(resolved) <= MAX_FACT_CHARACTERS else text
+
+
+def find_kind(one: Statement) -> FactKind | None:
+    """The kind of fact that a user's statement is, if it is one."""
+    if one.has("question", *_BLOCKERS):
+        return None
+    is_about = len(one.content) >= MIN_CONTENT or (bool(one.content) and len(one.words) >= MIN_WORDS)
+    is_lacking = bool(one.content) and one.has_in(one.part_of("done"), "lacking")
+    is_item = one.has("remind") or (one.has("open") and not one.has("task"))
+    if is_lacking or (is_about and is_item):
+        return "open"
+    if one.value and not one.has("owned", "condition", "task", "habit", "ban", "duty"):
+        return "value"
+    if is_about and not one.has("now") and _is_rule(one):
+        return "rule"
+    if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task"):
+        return "preference"
+    if one.has("condition", "task"):
+        return None
+    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now"):
+        return "open"
+    return "decision" if one.has("decision") and one.content else None
+
+
+def _is_rule(one: Statement) -> bool:
+    """Tell whether a statement is meant to last: it says so, or orders or forbids something in general."""
+    if one.has("rule"):
+        return True
+    if one.has("habit"):
+        at = one.cues["habit"]
+        # "It always rains here": before or right after it somebody does something.
+        around = (*one.words.folded[:at], *one.words.folded[at + 1 : at + 3])
+        return one.begins_with("habit") or not any(map(one.is_subject, around))
+    if one.has("task"):
+        return False
+    if any(_forbids(one, part) for part in one.parts_with("ban")):
+        return True
+    if one.begins_with("ban_if_firm") and one.has("firm"):
+        return True
+    return one.has("must") and one.has("every") and one.cues["every"] < one.cues["must"]
+
+
+def _forbids(one: Statement, part: range) -> bool:
+    """Tell whether a part that begins like a ban is one: "only cash", not "only 3 days" or "no, it is"."""
+    is_told = one.has_in(part[:5], "is", "done") or any(one.words.folded[at].isdigit() for at in part[1:2])
+    return not is_told and len(one.content_of(part)) > 0
+
+
+def _read_sentences(message: Message) -> list[Sentence]:
+    """The sentences that the author of a message said himself; of a long text those at its ends."""
+    text = content_text(message.content)
+    text = text if len(text) <= 2 * MAX_TEXT else f"{text[:MAX_TEXT]}\n\n{text[-MAX_TEXT:]}"
+    found = [one for one in split_sentences(text) if len(one.text) <= MAX_SENTENCE]
+    half = MAX_SENTENCES // 2
+    return found if len(found) <= MAX_SENTENCES else [*found[:half], *found[-half:]]
+
+
+def _chosen_option(answer: Statement, asked: Message) -> str | None:
+    """The line of the option that an answer names: "B please", "go with option 2"."""
+    labels = [word for word in answer.words.folded if len(word) == 1 and word.isascii() and word.isalnum()]
+    if len(labels) != 1 or answer.content - set(labels):
+        return None
+    for line in content_text(asked.content)[:MAX_TEXT].splitlines():
+        found = _OPTION_LINE.match(line)
+        if found and found[1].lower() == labels[0]:
+            return " ".join(line.split()).lstrip("-*\u2022 ")
+    return None
+
+
+def _effects(call: ToolCall, languages: Iterable[str]) -> frozenset[str]:
+    """The effects of a call by its name, or by the command that it runs; none if it only reads."""
+    name = _CAMEL.sub(r"\1 \2", call.name[:100]).replace("_", " ").replace(".", " ")
+    tables = [load_language(code).phrases["tools"] for code in dict.fromkeys(languages)]
+    named, run = (
+        frozenset(
+            one for table in tables for match in table.find(split_words(text)) for one in match.meanings
+        )
+        for text in (name, call.arguments[:300])
+    )
+    return (named if "reads" not in named else frozenset()) if named else run & {"shell"}
+
+
+def _normalize(text: str) -> str:
+    return normalize_fact(BRACKETED_DATE.sub("", text))
+
+
+def _strip_end(text: str) -> str:
+    return text.strip().rstrip(".!,;:\u3002\uff01 ")
