@@ -182,7 +182,7 @@ _BANNED_WORDS = """
 held kept keeping saved torn told said shown written described equipped explained working asking
 calling reading writing opening looking sharing swapping searching merging shrinking reporting
 recorded placed placing lookout standin shelves lines hall bell crew delegates strides hot wake
-equipment exchange intake latest place setting beneath places team words plain readable underway
+equipment exchange intake latest place setting beneath places team plain readable underway
 asked guard listening foreign sendable prepared frozen utils helpers misc common base_classes
 """
 BANNED = frozenset(_BANNED_WORDS.split())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from autonomy_ctx.language.terms import fold_text
+from autonomy_ctx.language.words import fold_text
 
 # What a model says when it will not do what it was asked to, or is sorry for what it did.
 REFUSAL_CUES = {

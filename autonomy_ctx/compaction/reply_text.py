@@ -18,7 +18,8 @@ from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.reply_cues import ERROR_PHRASES, PLACEHOLDER_WORDS, cues_of
 from autonomy_ctx.language.identifiers import identifiers
-from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, stop_words
+from autonomy_ctx.language.tables import stop_words
+from autonomy_ctx.language.words import UNSPACED_SCRIPTS, fold_text, is_unspaced
 from autonomy_ctx.messages.text_cache import TextCache
 
 # How often what stands around a record is looked for; a reply with more of it is no record.

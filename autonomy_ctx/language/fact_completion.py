@@ -12,7 +12,7 @@ from functools import cache
 from autonomy_ctx.language import fact_cues
 from autonomy_ctx.language.fact_clauses import Clause, stem_word, word_set
 from autonomy_ctx.language.phrases import split_words
-from autonomy_ctx.language.terms import is_unspaced
+from autonomy_ctx.language.words import is_unspaced
 
 MAX_REPORT_WORDS = 12  # that something is done, which names little else
 MIN_PART = 0.5  # of the words of an open item, in a report that it is done

@@ -15,7 +15,7 @@ from autonomy_ctx.language.fact import FactKind
 from autonomy_ctx.language.fact_clauses import Clause, cue_table, phrase_table, read_clause, word_set
 from autonomy_ctx.language.phrases import PhraseTable, split_words
 from autonomy_ctx.language.sentences import Sentence, split_sentences
-from autonomy_ctx.language.terms import fold_text
+from autonomy_ctx.language.words import fold_text
 from autonomy_ctx.messages.message import Message, ToolCall, content_text
 
 MAX_SENTENCES_AT_EACH_END = 20  # of a long text, mostly pasted, only the ends are read

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language.relative_dates import MONTH_WORDS
 from autonomy_ctx.language.reported_speech import split_speech
-from autonomy_ctx.language.terms import fold_text
+from autonomy_ctx.language.words import fold_text
 
 MIN_WRAPPED_LINE = 60  # characters; a line that is broken in the middle of a sentence is at least this long
 MAX_WRAPPED_TEXT = 1000

@@ -18,10 +18,8 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.folding import FOLDING_VERSION
-from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, index_terms
-from autonomy_ctx.language.stems import stem_term
-from autonomy_ctx.language.terms import BM25_B, BM25_K1
+from autonomy_ctx.language.ranking import BM25_B, BM25_K1
+from autonomy_ctx.language.search_terms import FOLDING_VERSION, FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.session import key_digest
@@ -266,7 +264,7 @@ async def find_messages(
     if state.scope_number is None:
         return []
     number = state.scope_number
-    exact = [_quote(number, term) for term in dict.fromkeys(map(stem_term, terms.exact))]
+    exact = [_quote(number, term) for term in terms.exact]
     folded = _folded_queries(number, terms.folded)
     values: dict[str, Any] = {
         "terms": exact + folded,
@@ -310,7 +308,7 @@ def _scope_digest(search_scope: SearchScope) -> bytes:
 
 def _vector(scope_number: int, found: IndexTerms) -> str:
     """A `tsvector` as PostgreSQL reads it."""
-    terms = Counter(map(stem_term, found.words))
+    terms = Counter(found.words)
     terms.update(found.forms)
     return " ".join(
         f"{_quote(scope_number, term)}:{_positions(min(count, _MAX_FREQUENCY))}"
@@ -323,11 +321,11 @@ def _positions(count: int) -> str:
 
 
 def _folded_queries(scope_number: int, folded: FoldedTerms) -> list[str]:
-    """Other forms of terms as PostgreSQL looks for them. Forms are not stemmed."""
+    """Other forms of terms as PostgreSQL looks for them."""
     quote = partial(_quote, scope_number)
     found = [
-        *(quote(stem_term(word)) for word in folded.words),
-        *(f"({quote(stem_term(one))} & {quote(stem_term(other))})" for one, other in folded.pairs),
+        *map(quote, folded.words),
+        *(f"({quote(one)} & {quote(other)})" for one, other in folded.pairs),
         *map(quote, folded.forms),
         *(f"{quote(prefix)}:*" for prefix in folded.prefixes),
     ]

@@ -1,8 +1,8 @@
 """The full-text index of messages: two FTS5 tables, and the SQL that fills, searches and purges them.
 
-Terms are split and normalised in Python. SQLite only cuts at spaces and stems English, because its Unicode
-tables are old. Other forms of words are in a separate table, because they must not count towards the length
-of a message. This module uses connections, not stores or logs.
+Terms are split, normalised and stemmed in Python. SQLite only cuts at spaces. The table of an older file
+stems once more, the terms of messages and of questions alike. Other forms of words are in a separate table,
+because they must not count towards the length of a message. This module uses connections, not stores or logs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, index_terms
-from autonomy_ctx.language.terms import fts_or_query
+from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, RowHit
 
 _CREATE_TERMS = """
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'ascii')
 """
 _CREATE_FORMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_form USING fts5 (text, place, tokenize = 'ascii')
