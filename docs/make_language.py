@@ -164,6 +164,11 @@ def finish_index(sources: dict[str, Source], stems: dict[str, Any]) -> dict[str,
     return {
         "languages": [code for code, source in sources.items() if "cues" in source],
         "words": dict(sorted(words.items())),
+        "foreign_words": sorted(
+            word
+            for word, votes in words.items()
+            if any(count == CLEAR_VOTES for code, count in votes.items() if code != DEFAULT_LANGUAGE)
+        ),
         "letters": dict(sorted(letters.items())),
         "stems": stems,
         "latin": joining + [code for code in spaced if code not in joining],

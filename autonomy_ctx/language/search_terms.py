@@ -57,6 +57,8 @@ _LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{_SYLLABIC_SCRIPTS}]+"
 _WORD = rf"{_LETTERS}(?:[{_WORD_MARKS}]+(?:{_LETTERS})?)*"
 _JOINT = "[-_./:@+]{1,3}"
 _TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{_SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+# No script without spaces has a character before this one.
+_FIRST_UNSPACED = "\u0e01"
 # The same for plain text, which takes half the time.
 _ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINT_PATTERN = lazy_pattern(_JOINT)
@@ -104,28 +106,30 @@ class FoldedTerms(NamedTuple):
 def index_terms(text: str) -> IndexTerms:
     """The terms that a text is found by."""
     runs = _find_runs(text)
-    stop = load_index().stop_words
-    languages = _text_languages(runs)
+    languages, stop = _text_languages(runs), load_index().stop_words
     if languages == (DEFAULT_LANGUAGE,):
         languages = ()
     elif not languages and len(runs) <= _MAX_WORDS_OF_ANY_LANGUAGE:
         languages = tuple(load_index().latin)
     terms: list[str] = []
     forms: dict[str, None] = {}
-    for run in runs:
-        if run.isascii() or not (is_unspaced(run) or _SYLLABIC_PATTERN.match(run)):
-            words = [word[:MAX_TERM_LENGTH] for word in _split_run(run) if word not in stop]
-            terms += map(stem_word, words)
-            for word in words:
-                if languages or not word.isascii():
-                    forms |= _index_forms(word, languages)
-        elif is_unspaced(run):
-            terms += [gram for gram in (*run, *_bigrams(run)) if gram not in stop]
-            forms |= dict.fromkeys(FORM_MARK + gram for gram in _variant_grams(run) if gram not in stop)
-        else:
-            units = syllables(run)
-            terms += [unit[:MAX_TERM_LENGTH] for unit in (*units, *_pairs(units))]
-    return IndexTerms(terms, list(forms))
+    spaced = runs
+    if not text.isascii() and max(text) >= _FIRST_UNSPACED:
+        spaced = []
+        for run in runs:
+            if run.isascii() or not (is_unspaced(run) or _SYLLABIC_PATTERN.match(run)):
+                spaced.append(run)
+            elif is_unspaced(run):
+                terms += [gram for gram in (*run, *_bigrams(run)) if gram not in stop]
+                forms |= dict.fromkeys(FORM_MARK + gram for gram in _variant_grams(run) if gram not in stop)
+            else:
+                units = syllables(run)
+                terms += [unit[:MAX_TERM_LENGTH] for unit in (*units, *_pairs(units))]
+    words = [word for word in _split_runs(spaced) if word not in stop]
+    for word in dict.fromkeys(words) if languages or not "".join(words).isascii() else ():
+        if languages or not word.isascii():
+            forms |= _index_forms(word, languages)
+    return IndexTerms(terms + [stem_word(word) for word in words], list(forms))
 
 
 def folded_words(text: str) -> set[str]:
@@ -144,7 +148,7 @@ def search_terms(query: str) -> list[str]:
             units = syllables(run)
             found += [unit[:MAX_TERM_LENGTH] for unit in (_pairs(units) if len(units) > 1 else units)]
         else:
-            found += [stem_word(word[:MAX_TERM_LENGTH]) for word in _split_run(run) if word not in stop]
+            found += [stem_word(word) for word in _split_runs([run]) if word not in stop]
     return list(dict.fromkeys(found))
 
 
@@ -166,8 +170,8 @@ def folded_terms(query: str, limit: int) -> FoldedTerms:
         elif run.isascii() or not _SYLLABIC_PATTERN.match(run):
             found += [
                 _query_forms(part, others, is_english)
-                for part in _split_run(run)
-                if part not in index.stop_words and len(part) <= MAX_TERM_LENGTH
+                for part in _split_runs([run])
+                if part not in index.stop_words
             ]
     return FoldedTerms(
         list(dict.fromkeys(word for one in found for word in one.words))[:limit],
@@ -199,17 +203,24 @@ def _find_runs(text: str) -> list[str]:
     return found
 
 
-def _split_run(run: str) -> list[str]:
-    """A word, or the parts of one with joints and all of them as one."""
-    if run.isalnum():
-        return [run]
-    parts = _JOINT_PATTERN.split(run)
-    return [*parts, "".join(parts)] if len(parts) > 1 else parts
+def _split_runs(runs: list[str]) -> list[str]:
+    """Words, and of each that has joints its parts and all of them as one."""
+    if not "".join(runs).isalnum():
+        found: list[str] = []
+        for run in runs:
+            parts = _JOINT_PATTERN.split(run)
+            found += [*parts, "".join(parts)] if len(parts) > 1 else parts
+        runs = found
+    if max(map(len, runs), default=0) > MAX_TERM_LENGTH:
+        return [run[:MAX_TERM_LENGTH] for run in runs]
+    return runs
 
 
 def _text_languages(runs: Sequence[str]) -> tuple[str, ...]:
     """The languages of a text by its words; English alone where it may be that."""
-    text = " ".join(runs)
+    text, index = " ".join(runs), load_index()
+    if text.isascii() and index.foreign_words.isdisjoint(runs):
+        return () if index.stop_words.isdisjoint(runs) else (DEFAULT_LANGUAGE,)
     found = guess_languages(runs if text.isascii() else fold_text(text).split(), text)
     return (DEFAULT_LANGUAGE,) if DEFAULT_LANGUAGE in found else found
 
@@ -272,8 +283,7 @@ def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> Fol
 
 def _is_function_word(word: str) -> bool:
     """Tell whether a word tells a language, and so has no other form worth looking for."""
-    votes = load_index().words.get(fold_text(word), {})
-    return any(count > 1 for code, count in votes.items() if code != DEFAULT_LANGUAGE)
+    return fold_text(word) in load_index().foreign_words
 
 
 def _mark_form(form: str) -> str:

@@ -75,6 +75,8 @@ class LanguageIndex:
     # What a frequent word counts for each of its languages, and the languages that a letter tells.
     words: Mapping[str, Mapping[str, int]]
     letters: Mapping[str, Sequence[str]]
+    # Frequent words that tell another language than English.
+    foreign_words: frozenset[str]
     # The stemming rules of each language; languages of the Latin script, and those of them that join words.
     stems: Mapping[str, Mapping[str, Any]]
     latin: Sequence[str]
@@ -104,7 +106,7 @@ def load_language(code: str) -> Language:
 def load_index() -> LanguageIndex:
     """The tables over all languages; they stay loaded."""
     data = read_table("index")
-    data |= {name: frozenset(data[name]) for name in ("stop_words", "word_pairs")}
+    data |= {name: frozenset(data[name]) for name in ("foreign_words", "stop_words", "word_pairs")}
     return LanguageIndex(**data)
 
 

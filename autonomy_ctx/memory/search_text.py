@@ -19,6 +19,8 @@ INDEXED_END_CHARACTERS = 20_000
 MAX_QUERY_TERMS, MAX_FOLDED_TERMS = 64, 128
 # What a match in another form counts for beside an exact one.
 FOLDED_WEIGHT = 0.4
+# What a message with all words of a question gains, times the best exact score: more than any other can have.
+FULL_MATCH_GAIN = 2.0
 _NOTHING_FOLDED = FoldedTerms([], [], [], [])
 # What a row may have besides its content that says nothing about how to read it.
 _PLAIN_FIELDS = frozenset(
