@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autonomy_ctx import Memory
-from autonomy_ctx.language.folding import normalize_text
+from autonomy_ctx.language.words import normalize_text
 from benchmarks.table import Figure
 
 CASES = Path(__file__).with_name("folding_cases")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
-from autonomy_ctx.language.terms import fold_text
+from autonomy_ctx.language.words import fold_text
 from autonomy_ctx.messages.fact import FACT_KINDS, FactKind
 from autonomy_ctx.validation import check_number
 

@@ -14,5 +14,3 @@ CREATE TABLE passage (
 );
 
 CREATE INDEX passage_source ON passage (source);
-
-CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61 remove_diacritics 2');

@@ -30,7 +30,10 @@ from autonomy_ctx.knowledge.documents import (
     read_folder,
 )
 from autonomy_ctx.knowledge.knowledge import Passage, SearchTool
-from autonomy_ctx.language.terms import fts_or_query, is_unspaced, normalized_words, stop_words, text_ends
+from autonomy_ctx.language.ranking import normalized_words
+from autonomy_ctx.language.search_terms import fts_or_query
+from autonomy_ctx.language.tables import stop_words
+from autonomy_ctx.language.words import is_unspaced, text_ends
 from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
@@ -72,7 +75,8 @@ def _query_terms(found: list[str]) -> list[str]:
 
 
 # Tells our files from others: "aknw".
-APPLICATION_ID, SCHEMA_VERSION = 0x616B6E77, 1
+APPLICATION_ID, SCHEMA_VERSION = 0x616B6E77, 2
+_CREATE_WORDS = "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'unicode61 remove_diacritics 2')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,11 @@ def open_index(path: str, timeout: float) -> sqlite3.Connection:
             if not _has_schema(connection, path):
                 _create_schema(connection)
             connection.execute("COMMIT")
+        elif _version(connection) < SCHEMA_VERSION:
+            connection.execute("BEGIN IMMEDIATE")
+            if _version(connection) < SCHEMA_VERSION:
+                _index_again(connection)
+            connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise
@@ -106,7 +115,7 @@ def _has_schema(connection: sqlite3.Connection, path: str) -> bool:
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return False
     [application] = connection.execute("PRAGMA application_id").fetchone()
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     if application != APPLICATION_ID:
         raise StoreUnavailable(
             path=path,
@@ -118,10 +127,28 @@ def _has_schema(connection: sqlite3.Connection, path: str) -> bool:
     return True
 
 
+def _version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _index_again(connection: sqlite3.Connection) -> None:
+    """Index the passages of an older file, whose words were stemmed by SQLite."""
+    connection.execute("DROP TABLE words")
+    connection.execute(_CREATE_WORDS)
+    rows = connection.execute(
+        "SELECT passage.id, passage.text, document.title FROM passage"
+        " JOIN document ON document.source = passage.source"
+    )
+    indexed = ((number, index_text(text, title)) for number, text, title in rows.fetchall())
+    connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", indexed)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 def _create_schema(connection: sqlite3.Connection) -> None:
     schema = (resources.files("autonomy_ctx.knowledge") / "schema.sql").read_text(encoding="utf-8")
     try:
-        for statement in schema.split(";\n"):
+        for statement in (*schema.split(";\n"), _CREATE_WORDS):
             connection.execute(statement)
     except sqlite3.OperationalError as error:
         if "no such module" in str(error):

@@ -1,7 +1,4 @@
-"""A clause as the rules for facts read it: its cues, what it is about, and what it gives a value to.
-
-Nothing here decides what is a fact; `fact_rules.py` does.
-"""
+"""A clause as the rules for facts read it: its cues, what it is about, and what it gives a value to."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ from autonomy_ctx.language import fact_cues, fact_words
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
 from autonomy_ctx.language.relative_dates import MONTH_WORDS
-from autonomy_ctx.language.terms import fold_text, is_unspaced, stop_words
+from autonomy_ctx.language.tables import stop_words
+from autonomy_ctx.language.words import fold_text, is_unspaced
 from autonomy_ctx.messages.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.messages.text_cache import TextCache, word_cache
 

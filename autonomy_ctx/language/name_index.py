@@ -14,7 +14,7 @@ from typing import Any
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, WIDE_CHARACTERS, identifiers, is_identifier
-from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text
+from autonomy_ctx.language.words import UNSPACED_SCRIPTS, fold_text
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.transcript import visible_text
 

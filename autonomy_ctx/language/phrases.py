@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.terms import UNSPACED_SCRIPTS, fold_text
+from autonomy_ctx.language.words import UNSPACED_SCRIPTS, fold_text
 
 NUMBER_SLOT = "#"  # stands for any number in a phrase of a table
 PHRASE_SEPARATOR = ";"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.language.clauses import OMISSION, WordView, clean, fit_clauses
-from autonomy_ctx.language.terms import stop_words
+from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN
 from autonomy_ctx.messages.tokens import TokenCounter
 

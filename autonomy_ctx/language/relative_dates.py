@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
-from autonomy_ctx.language.terms import fold_text
+from autonomy_ctx.language.words import fold_text
 from autonomy_ctx.messages.dates import MONTHS, format_date, join_days
 
 MAX_GAP_TO_DATE = 16  # characters between a relative date and a date in figures that says which day it is

@@ -1,56 +1,74 @@
 """Terms of texts and questions for full-text search.
 
 Text is split into words, and into pairs of characters or syllables for scripts without spaces; stop words are
-dropped. Beside the words as they are written stand their other forms (`folding`, `light_stems`), so that an
-exact match can be told from another.
+dropped. English words are stemmed. Beside the words stand their other forms, in plainer letters and with the
+stems of other languages, so that an exact match can be told from another. Raise `FOLDING_VERSION` with every
+change of what is indexed, here or in the data: indexes that were made with another one are made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.folding import (
-    SYLLABIC_SCRIPTS,
-    WORD_MARKS,
+from autonomy_ctx.language.stemmer import language_stem, light_stems, stem_word
+from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, guess_languages, load_index, load_synonyms
+from autonomy_ctx.language.words import (
+    UNSPACED_SCRIPTS,
     fold_script,
+    fold_text,
+    is_unspaced,
     normalize_text,
     spelling_forms,
-    syllables,
 )
-from autonomy_ctx.language.light_stems import (
-    COMPOUND_LANGUAGES,
-    LATIN_LANGUAGES,
-    function_words,
-    guess_languages,
-    light_stems,
-    noun_stem,
-)
-from autonomy_ctx.language.stems import stem_term
-from autonomy_ctx.language.terms import STOP_WORDS, UNSPACED_SCRIPTS, is_unspaced
 from autonomy_ctx.messages.text_cache import word_cache
 
-MAX_TERM_LENGTH = 64
-_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
-_WORD = rf"{_LETTERS}(?:[{WORD_MARKS}]+(?:{_LETTERS})?)*"
+FOLDING_VERSION = 2
+
+# Marks that join letters into a word, by script; Python counts them as no part of one.
+_WORD_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0816-\u082d"
+    "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3\u0a01-\u0a03"
+    "\u0a3c-\u0a51\u0a70\u0a71\u0a75\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0b01-\u0b03\u0b3c-\u0b57\u0b62\u0b63"
+    "\u0b82\u0bbe-\u0bd7\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83\u0cbc-\u0cd6\u0ce2\u0ce3\u0d00-\u0d03"
+    "\u0d3b-\u0d57\u0d62\u0d63\u0d81-\u0d83\u0dca-\u0df3\u0f18\u0f19\u0f35\u0f37\u0f39\u0f3e\u0f3f\u0f71-\u0f84"
+    "\u0f86\u0f87\u0f8d-\u0fbc"
+)
+# Thai, Lao, Burmese and Khmer: written without spaces between words.
+_SYLLABIC_SCRIPTS = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u109f\u1780-\u17d3\u17dd\ua9e0-\ua9ef"
+    "\ua9fa-\ua9fe\uaa60-\uaa7f"
+)
+# Vowels that stand before their consonant, and what stands after it; in Burmese and Khmer also a consonant
+# below it.
+_LEADING_VOWELS = "\u0e40-\u0e44\u0ec0-\u0ec4"
+_FOLLOWERS = (
+    "\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ece\u102b-\u1038\u103a-\u103e\u1056-\u1059"
+    "\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u17b4-\u17d1\u17d3\u17dd"
+)
+_SYLLABLE_PATTERN = lazy_pattern(
+    f"[{_LEADING_VOWELS}]*+(?:[^{_LEADING_VOWELS}](?:[\u1039\u17d2].|[{_FOLLOWERS}])*+)?", re.DOTALL
+)
+_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{_SYLLABIC_SCRIPTS}]+"
+_WORD = rf"{_LETTERS}(?:[{_WORD_MARKS}]+(?:{_LETTERS})?)*"
 _JOINT = "[-_./:@+]{1,3}"
-_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{_SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
 # No script without spaces has a character before this one.
 _FIRST_UNSPACED = "\u0e01"
 # The same for plain text, which takes half the time.
 _ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINT_PATTERN = lazy_pattern(_JOINT)
-_STOP_WORD_SET = frozenset(STOP_WORDS.split())
-_SYLLABIC_PATTERN = lazy_pattern(f"[{SYLLABIC_SCRIPTS}]")
+_SYLLABIC_PATTERN = lazy_pattern(f"[{_SYLLABIC_SCRIPTS}]")
 _DIGIT_PATTERN = lazy_pattern(r"\d")
 
+MAX_TERM_LENGTH = 64
 # What stands before another form of a word, before a long word that may be joined from others, and before the
 # same from its end to its beginning. No word has these characters.
 FORM_MARK, HEAD_MARK, TAIL_MARK = "\u00b7", "\u00bb", "\u00ab"
-# What stands after a word that is not English but ends like one, which keeps it from being stemmed.
-STEM_GUARD = "\u00a6"
 # A word may be joined from others from so many letters on, and be found by its beginning or its end; a part
 # of it has at least so many.
 _MIN_HEAD_WORD, _MIN_TAIL_WORD, _MIN_PART = 7, 8, 4
@@ -58,7 +76,6 @@ _MIN_HEAD_WORD, _MIN_TAIL_WORD, _MIN_PART = 7, 8, 4
 _MAX_TAIL = 12
 # A text with more words than this and no word that tells its language is data.
 _MAX_WORDS_OF_ANY_LANGUAGE = 8
-_LINKING_LETTERS = ("es", "en", "er", "s", "n", "e")
 
 
 class IndexTerms(NamedTuple):
@@ -88,90 +105,73 @@ class FoldedTerms(NamedTuple):
 
 def index_terms(text: str) -> IndexTerms:
     """The terms that a text is found by."""
-    plain = normalize_text(text)
-    is_ascii = plain.isascii()
-    if is_ascii or max(plain) < _FIRST_UNSPACED:
-        runs = (_ASCII_TERM_PATTERN if is_ascii else _TERM_PATTERN).findall(plain)
-        if "".join(runs).isalnum():
-            # Words and nothing else, as in most messages: looked at all at once.
-            words = [run for run in runs if run not in _STOP_WORD_SET]
-            english = len(runs) - len(words)
-        else:
-            parts = [part for run in runs for part in _split_run(run)]
-            words = [part for part in parts if part not in _STOP_WORD_SET]
-            english = len(parts) - len(words)
-        if max(map(len, words), default=0) > MAX_TERM_LENGTH:
-            words = [word[:MAX_TERM_LENGTH] for word in words]
-        languages = _index_languages(runs, english)
-        if is_ascii:
-            return IndexTerms(words, _all_forms(words, languages) if languages else [])
-        forms = _all_forms(words if languages else [word for word in words if not word.isascii()], languages)
-        return IndexTerms([word if word.isascii() else _guard_term(word) for word in words], forms)
-    runs = _TERM_PATTERN.findall(plain)
+    runs = _find_runs(text)
+    languages, stop = _text_languages(runs), load_index().stop_words
+    if languages == (DEFAULT_LANGUAGE,):
+        languages = ()
+    elif not languages and len(runs) <= _MAX_WORDS_OF_ANY_LANGUAGE:
+        languages = tuple(load_index().latin)
     terms: list[str] = []
-    spaced: list[str] = []
-    forms = []
-    languages = _index_languages(runs, len(_STOP_WORD_SET.intersection(runs)))
-    for run in runs:
-        if run.isascii():
-            parts = [part for part in _split_run(run) if part not in _STOP_WORD_SET]
-            if languages:
-                spaced += parts
-        elif is_unspaced(run):
-            parts = [*run, *_bigrams(run)]
-            forms += [FORM_MARK + form for form in _variant_grams(run) if form not in _STOP_WORD_SET]
-            parts = [part for part in parts if part not in _STOP_WORD_SET]
-        elif _SYLLABIC_PATTERN.match(run):
-            units = syllables(run)
-            parts = [*units, *_pairs(units)]
-        else:
-            parts = _split_run(run)
-            spaced += parts
-        terms += parts
-    forms += _all_forms(spaced, languages)
-    return IndexTerms([_guard_term(term[:MAX_TERM_LENGTH]) for term in terms], forms)
+    forms: dict[str, None] = {}
+    spaced = runs
+    if not text.isascii() and max(text) >= _FIRST_UNSPACED:
+        spaced = []
+        for run in runs:
+            if run.isascii() or not (is_unspaced(run) or _SYLLABIC_PATTERN.match(run)):
+                spaced.append(run)
+            elif is_unspaced(run):
+                terms += [gram for gram in (*run, *_bigrams(run)) if gram not in stop]
+                forms |= dict.fromkeys(FORM_MARK + gram for gram in _variant_grams(run) if gram not in stop)
+            else:
+                units = syllables(run)
+                terms += [unit[:MAX_TERM_LENGTH] for unit in (*units, *_pairs(units))]
+    words = [word for word in _split_runs(spaced) if word not in stop]
+    for word in dict.fromkeys(words) if languages or not "".join(words).isascii() else ():
+        if languages or not word.isascii():
+            forms |= _index_forms(word, languages)
+    return IndexTerms(terms + [stem_word(word) for word in words], list(forms))
 
 
 def folded_words(text: str) -> set[str]:
     """The different words of a text in plain letters, by which one sees what two texts share."""
-    return {fold_script(word.removesuffix(STEM_GUARD)) for word in index_terms(text).words}
+    return {fold_script(word) for word in index_terms(text).words}
 
 
 def search_terms(query: str) -> list[str]:
     """The different terms of a question, in order; of a run of characters without spaces only the pairs."""
     found: list[str] = []
-    for run in _query_runs(query):
+    stop = load_index().stop_words
+    for run in _find_runs(query):
         if not run.isascii() and is_unspaced(run):
-            found += _bigrams(run) if len(run) > 1 else [run]
+            found += [gram for gram in (_bigrams(run) if len(run) > 1 else [run]) if gram not in stop]
         elif not run.isascii() and _SYLLABIC_PATTERN.match(run):
             units = syllables(run)
-            found += _pairs(units) if len(units) > 1 else units
+            found += [unit[:MAX_TERM_LENGTH] for unit in (_pairs(units) if len(units) > 1 else units)]
         else:
-            found += _split_run(run)
-    return list(
-        dict.fromkeys(_guard_term(term[:MAX_TERM_LENGTH]) for term in found if term not in _STOP_WORD_SET)
-    )
+            found += [stem_word(word) for word in _split_runs([run]) if word not in stop]
+    return list(dict.fromkeys(found))
 
 
 def folded_terms(query: str, limit: int) -> FoldedTerms:
     """Where to look for the words of a question besides `search_terms`, at most so many of each kind."""
-    runs = _query_runs(query)
-    english = len(_STOP_WORD_SET.intersection(runs))
-    languages = guess_languages(runs, english)
-    is_english = english > 0 and not languages
+    runs = _find_runs(query)
+    index = load_index()
+    languages = _text_languages(runs)
+    is_english = languages == (DEFAULT_LANGUAGE,)
+    others = tuple(code for code in languages if code != DEFAULT_LANGUAGE) or tuple(index.latin)
     found: list[FoldedTerms] = []
     for run in runs:
         if not run.isascii() and is_unspaced(run):
             variant = fold_script(run)
             grams = _bigrams(run) if len(run) > 1 else [run]
             variants = _bigrams(variant) if len(variant) > 1 else [variant]
-            others = [gram for gram in variants if gram not in grams]
-            found.append(FoldedTerms(others, [], [FORM_MARK + gram for gram in (*grams, *others)], []))
+            new = [gram for gram in variants if gram not in grams]
+            found.append(FoldedTerms(new, [], [FORM_MARK + gram for gram in (*grams, *new)], []))
         elif run.isascii() or not _SYLLABIC_PATTERN.match(run):
             found += [
-                _query_forms(part, languages or LATIN_LANGUAGES, is_english)
-                for part in _split_run(run)
-                if part not in _STOP_WORD_SET and len(part) <= MAX_TERM_LENGTH
+                _query_forms(part, others, is_english)
+                for part in _split_runs([run])
+                if part not in index.stop_words
             ]
     return FoldedTerms(
         list(dict.fromkeys(word for one in found for word in one.words))[:limit],
@@ -181,37 +181,48 @@ def folded_terms(query: str, limit: int) -> FoldedTerms:
     )
 
 
-def _query_runs(query: str) -> tuple[str, ...]:
-    plain = normalize_text(query)
-    return tuple((_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain))
+def related_stems(stem: str) -> Mapping[str, float]:
+    """The stems that may stand for this one in an answer, each with the part of its weight they have."""
+    return load_synonyms().get(stem, {})
 
 
-def _guard_term(term: str) -> str:
-    return term if term.isascii() or not term[-1].isascii() else term + STEM_GUARD
+def syllables(run: str) -> list[str]:
+    """A run of a script without spaces, each consonant with the vowels and marks around it."""
+    return [unit for unit in _SYLLABLE_PATTERN.findall(run) if unit]
 
 
-def _split_run(run: str) -> list[str]:
-    """A word, or the parts of one with joints and all of them as one."""
-    if run.isalnum():
-        return [run]
-    parts = _JOINT_PATTERN.split(run)
-    return [*parts, "".join(parts)] if len(parts) > 1 else parts
+def fts_or_query(wanted: Iterable[str]) -> str:
+    """A question to a full-text index: any of these terms, in quotes, so that nothing is syntax."""
+    return " OR ".join(f'"{term}"' for term in wanted)
 
 
-def _index_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
-    """The languages whose endings the words of a text may have; none for English and for data."""
-    languages = guess_languages(words, english)
-    if not languages and not english and len(words) <= _MAX_WORDS_OF_ANY_LANGUAGE:
-        return LATIN_LANGUAGES
-    return languages
+def _find_runs(text: str) -> list[str]:
+    """Words, joined words and runs of characters without spaces, in order."""
+    plain = normalize_text(text)
+    found: list[str] = (_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain)
+    return found
 
 
-def _all_forms(words: Sequence[str], languages: tuple[str, ...]) -> list[str]:
-    """The different other forms of these words, marked."""
-    found: dict[str, None] = {}
-    for word in dict.fromkeys(words):
-        found |= _index_forms(word, languages)
-    return list(found)
+def _split_runs(runs: list[str]) -> list[str]:
+    """Words, and of each that has joints its parts and all of them as one."""
+    if not "".join(runs).isalnum():
+        found: list[str] = []
+        for run in runs:
+            parts = _JOINT_PATTERN.split(run)
+            found += [*parts, "".join(parts)] if len(parts) > 1 else parts
+        runs = found
+    if max(map(len, runs), default=0) > MAX_TERM_LENGTH:
+        return [run[:MAX_TERM_LENGTH] for run in runs]
+    return runs
+
+
+def _text_languages(runs: Sequence[str]) -> tuple[str, ...]:
+    """The languages of a text by its words; English alone where it may be that."""
+    text, index = " ".join(runs), load_index()
+    if text.isascii() and index.foreign_words.isdisjoint(runs):
+        return () if index.stop_words.isdisjoint(runs) else (DEFAULT_LANGUAGE,)
+    found = guess_languages(runs if text.isascii() else fold_text(text).split(), text)
+    return (DEFAULT_LANGUAGE,) if DEFAULT_LANGUAGE in found else found
 
 
 @word_cache(65_536)
@@ -219,11 +230,11 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     """The other forms of a word, marked. What a question may be spelled like is left to the question."""
     form = fold_script(word)
     found = [] if form == word else [form]
-    if word not in function_words() and not _DIGIT_PATTERN.search(word):
+    if not _DIGIT_PATTERN.search(word) and not _is_function_word(word):
         joined = ""
-        compound = [language for language in COMPOUND_LANGUAGES if language in languages][:1]
+        compound = [language for language in load_index().compound if language in languages][:1]
         if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
-            joined = noun_stem(form, compound[0])
+            joined = language_stem(form, compound[0])
             if len(joined) < _MIN_PART:
                 joined = ""
             else:
@@ -233,7 +244,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
         found += [stem for stem in light_stems(form, languages) if stem != joined]
         if form != word and form.isascii():
             # It may be a loan word in English.
-            found.append(stem_term(form))
+            found.append(stem_word(form))
     return dict.fromkeys(map(_mark_form, found))
 
 
@@ -241,17 +252,17 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
 def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
     """Where to look for a word of a question."""
     forms = [word, *spelling_forms(word)]
-    if word in function_words() or _DIGIT_PATTERN.search(word):
+    if _DIGIT_PATTERN.search(word) or _is_function_word(word):
         return FoldedTerms(forms[1:], [], [_mark_form(form) for form in forms], [])
     stems = [stem for form in forms for stem in light_stems(form, languages)]
-    stems += [stem for form in forms if form.isascii() and (stem := stem_term(form)) != form]
-    compound = [language for language in COMPOUND_LANGUAGES if language in languages]
+    stems += [stem for form in forms if form.isascii() and (stem := stem_word(form)) != form]
+    compound = [language for language in load_index().compound if language in languages]
     latin = [form for form in forms if form.isascii()]
     marked = [*forms, *stems]
     if not compound:
         # A text of a few words may be taken for one of a language that joins words.
         marked += [HEAD_MARK + form for form in marked if form.isascii()]
-    parts = dict.fromkeys(noun_stem(form, language) for form in latin for language in compound)
+    parts = dict.fromkeys(language_stem(form, language) for form in latin for language in compound)
     prefixes = [
         prefix
         for part in parts
@@ -260,21 +271,32 @@ def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> Fol
     ]
     # What is plain in a text has no other form there. An English word has few stems of other languages.
     words = forms[1:] if is_english else [*forms[1:], *stems]
-    pairs = _joined_pairs(latin[0]) if parts and not is_english else []
-    return FoldedTerms(words, pairs, [_mark_form(form) for form in marked], prefixes)
+    links = [link for code in compound for link in load_index().stems[code]["links"]]
+    pairs = _joined_pairs(latin[0], links) if parts and not is_english else []
+    return FoldedTerms(
+        [stem for stem in dict.fromkeys(map(stem_word, words)) if stem != stem_word(word)],
+        [(stem_word(first), stem_word(second)) for first, second in pairs],
+        [_mark_form(form) for form in marked],
+        prefixes,
+    )
+
+
+def _is_function_word(word: str) -> bool:
+    """Tell whether a word tells a language, and so has no other form worth looking for."""
+    return fold_text(word) in load_index().foreign_words
 
 
 def _mark_form(form: str) -> str:
     return (form if form[0] in (HEAD_MARK, TAIL_MARK) else FORM_MARK + form)[:MAX_TERM_LENGTH]
 
 
-def _joined_pairs(word: str) -> list[tuple[str, str]]:
+def _joined_pairs(word: str, links: Iterable[str]) -> list[tuple[str, str]]:
     """The two words that a long one may be joined from, at each place where that may be."""
     found: list[tuple[str, str]] = []
     for at in range(_MIN_PART, len(word) - _MIN_PART + 1):
         first, second = word[:at], word[at:]
         found.append((first, second))
-        for link in _LINKING_LETTERS:
+        for link in links:
             if first.endswith(link) and at - len(link) >= _MIN_PART:
                 found.append((first[: -len(link)], second))
                 break

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language import stemmer
 from autonomy_ctx.language.identifiers import identifiers
-from autonomy_ctx.language.stems import stem_term
 from autonomy_ctx.language.tables import START_MARK, find_languages, load_language
 from autonomy_ctx.language.words import Words, is_unspaced, split_words
 
@@ -271,7 +271,9 @@ def read_languages(text: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 def stem_word(word: str) -> str:
     """A word in the form in which it is compared."""
-    return stem_term(word.partition("'")[0] if word.endswith("'s") else word.rpartition("'")[2])[:STEM_LENGTH]
+    return stemmer.stem_word(word.partition("'")[0] if word.endswith("'s") else word.rpartition("'")[2])[
+        :STEM_LENGTH
+    ]
 
 
 def _plain(number: str) -> str:

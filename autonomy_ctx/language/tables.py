@@ -1,25 +1,24 @@
 """Words and phrases of each language, loaded from `data` when a text in that language is first read.
 
 A person edits `data/<language>.toml`; `make language` folds its phrases and writes `data/<language>.json`,
-which is read here without further work. `data/index.json` has what tells the languages apart.
+which is read here without further work. `data/index.json` has what is needed before the language of a text
+is known: the words and letters that tell languages apart, the endings of each, the names of months.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.words import Words
+from autonomy_ctx.language.words import Words, read_table
 
 DEFAULT_LANGUAGE = "en"
 # Before a meaning in a table: the phrase has it only at the beginning of a clause.
 START_MARK = "^"
-_DATA = Path(__file__).parent / "data"
+# What a letter counts for that tells a language.
+LETTER_VOTES = 2
 
 
 class PhraseMatch(NamedTuple):
@@ -63,42 +62,89 @@ class Language:
     code: str
     words: Mapping[str, frozenset[str]]
     phrases: Mapping[str, PhraseTable]
-    stems: Mapping[str, Any]
+    # Number words and names of months, by the folded word.
+    numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageIndex:
+    """Tables over all languages."""
+
+    # Languages with phrases; of others only words and endings are known.
+    languages: Sequence[str]
+    # What a frequent word counts for each of its languages, and the languages that a letter tells.
+    words: Mapping[str, Mapping[str, int]]
+    letters: Mapping[str, Sequence[str]]
+    # Frequent words that tell another language than English.
+    foreign_words: frozenset[str]
+    # The stemming rules of each language; languages of the Latin script, and those of them that join words.
+    stems: Mapping[str, Mapping[str, Any]]
+    latin: Sequence[str]
+    compound: Sequence[str]
+    # The first and the last letter of a script, and its language.
+    scripts: Sequence[tuple[str, str, str]]
+    stop_words: frozenset[str]
+    # By the folded name, the numbers of the months that it may be.
+    months: Mapping[str, Sequence[int]]
+    # Words with a slash that are no path.
+    word_pairs: frozenset[str]
 
 
 @cache
 def load_language(code: str) -> Language:
     """The tables of a language; they stay loaded."""
-    data = _read(code)
+    data = read_table(code)
     return Language(
         code,
         {name: frozenset(words) for name, words in data["words"].items()},
         {name: PhraseTable(**table) for name, table in data["phrases"].items()},
-        data["stems"],
+        data["numbers"],
     )
 
 
-def find_languages(words: Iterable[str], text: str) -> tuple[str, ...]:
-    """The languages that a text may be in, by its most frequent words and its letters; English if none tell.
-
-    `words` are the folded words of `text`.
-    """
-    index = _index()
-    votes: Counter[str] = Counter()
-    if not text.isascii():
-        for letter in index["letters"].keys() & set(text.casefold()):
-            votes.update(index["letters"][letter])
-    for word in index["words"].keys() & set(words):
-        votes.update(index["words"][word])
-    most = max(votes.values(), default=0)
-    return tuple(sorted(code for code, count in votes.items() if count == most)) or (DEFAULT_LANGUAGE,)
+@cache
+def load_index() -> LanguageIndex:
+    """The tables over all languages; they stay loaded."""
+    data = read_table("index")
+    data |= {name: frozenset(data[name]) for name in ("foreign_words", "stop_words", "word_pairs")}
+    return LanguageIndex(**data)
 
 
 @cache
-def _index() -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = _read("index")
+def load_synonyms() -> dict[str, dict[str, float]]:
+    """By a stem, those that may stand for it in an answer, each with the part of its weight they have."""
+    found: dict[str, dict[str, float]] = read_table("synonyms")
     return found
 
 
-def _read(name: str) -> Any:
-    return json.loads((_DATA / f"{name}.json").read_bytes())
+def stop_words() -> frozenset[str]:
+    """Words that say nothing about a subject, folded."""
+    return load_index().stop_words
+
+
+def guess_languages(words: Iterable[str], text: str) -> tuple[str, ...]:
+    """The languages that a text may be in, by its most frequent words and its letters; none if none tell.
+
+    `words` are the folded words of `text`.
+    """
+    index = load_index()
+    votes: dict[str, int] = {}
+    if not text.isascii():
+        for letter in index.letters.keys() & set(text.casefold()):
+            for code in index.letters[letter]:
+                votes[code] = votes.get(code, 0) + LETTER_VOTES
+    for word in index.words.keys() & set(words):
+        for code, weight in index.words[word].items():
+            votes[code] = votes.get(code, 0) + weight
+    most = max(votes.values(), default=0)
+    return tuple(sorted(code for code, count in votes.items() if count == most))
+
+
+def find_languages(words: Iterable[str], text: str) -> tuple[str, ...]:
+    """The languages whose phrases a text may have; English if none tell.
+
+    `words` are the folded words of `text`.
+    """
+    known = load_index().languages
+    found = tuple(code for code in guess_languages(words, text) if code in known)
+    return found or (DEFAULT_LANGUAGE,)

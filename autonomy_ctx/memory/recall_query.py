@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.stems import stem_term
-from autonomy_ctx.language.synonyms import related_stems
+from autonomy_ctx.language.search_terms import related_stems
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
 from autonomy_ctx.messages.dates import MONTHS
 
@@ -83,12 +82,12 @@ class RecallQuery:
 def parse_query(query: str, today: date | None) -> RecallQuery:
     """Parse a question; `today` is the day of the question."""
     terms = query_terms(query, 1)
-    weights = dict.fromkeys(map(stem_term, terms.exact), 1.0)
+    weights = dict.fromkeys(terms.exact, 1.0)
     for stem in list(weights):
         for other, weight in related_stems(stem).items():
             weights[other] = max(weight, weights.get(other, 0.0))
     for word in terms.folded.words:
-        weights.setdefault(stem_term(word), FOLDED_WEIGHT)
+        weights.setdefault(word, FOLDED_WEIGHT)
     return RecallQuery(
         weights,
         tuple(_find_periods(query.lower(), today)),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
-from autonomy_ctx.language.terms import text_ends
+from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.encoding import decode_entry, read_body
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.validation import check_int
@@ -19,6 +19,8 @@ INDEXED_END_CHARACTERS = 20_000
 MAX_QUERY_TERMS, MAX_FOLDED_TERMS = 64, 128
 # What a match in another form counts for beside an exact one.
 FOLDED_WEIGHT = 0.4
+# What a message with all words of a question gains, times the best exact score: more than any other can have.
+FULL_MATCH_GAIN = 2.0
 _NOTHING_FOLDED = FoldedTerms([], [], [], [])
 # What a row may have besides its content that says nothing about how to read it.
 _PLAIN_FIELDS = frozenset(

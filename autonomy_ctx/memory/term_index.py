@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
-from autonomy_ctx.language.terms import BM25_B, BM25_K1
+from autonomy_ctx.language.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
@@ -69,13 +69,12 @@ class TermIndex:
         """Take in messages; those of one conversation in order."""
         # Imported here: a memory that nobody recalls from needs no words.
         from autonomy_ctx.language.search_terms import index_terms
-        from autonomy_ctx.language.stems import stem_term
         from autonomy_ctx.memory.search_text import searchable_text
 
         for one in messages:
             text = searchable_text(one.message)
             terms = index_terms(text)
-            counts = Counter(map(stem_term, terms.words))
+            counts = Counter(terms.words)
             with self._lock:
                 self._add_message(one, terms, counts, is_question(text))
 

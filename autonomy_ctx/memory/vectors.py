@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from autonomy_ctx.formats.outgoing import replace_surrogates
-from autonomy_ctx.language.terms import text_ends
+from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.store import Key, SearchHit
 

@@ -18,7 +18,8 @@ import anyio.to_thread
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.language.digest import digest, digest_texts
-from autonomy_ctx.language.terms import normalized_words, rank, stop_words
+from autonomy_ctx.language.ranking import normalized_words, rank
+from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.messages.clamp import clamp_text, shorten
 from autonomy_ctx.messages.cuts import newest_user_index
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent

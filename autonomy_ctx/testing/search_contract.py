@@ -61,6 +61,18 @@ class SearchContract(StoreActions):
         assert len(found) == 3
         assert await store.search("", "ana", "museum tickets", limit=1) == found[:1]
 
+    async def test_a_message_with_all_words_comes_before_short_ones_with_some(self, store: Store) -> None:
+        long = (
+            "We looked at many places for the last week of April, and in the end we booked the one that is "
+        )
+        long += "called Stay Haru, because it is quiet, near the river, and in the middle of Kyoto"
+        short = ["Stay!", "Kyoto", "Haru Haru Haru", "Kyoto, Kyoto: stay", "Haru, stay"]
+        await self.append_texts(store, *short, long, *(f"The weather of day {day}" for day in range(20)))
+        for query in ("Stay Haru Kyoto", "Where was the Stay Haru in Kyoto?"):
+            found = await store.search("", "ana", query)
+            assert (found[0].message.text, len(found)) == (long, 6), query
+            assert found[0].score > found[1].score
+
     async def test_of_equals_the_newest_comes_first(self, store: Store) -> None:
         await self.append_texts(store, "museum red", "museum blue", "museum gold")
         assert [one.position for one in await store.search("", "ana", "museum", limit=2)] == [3, 2]

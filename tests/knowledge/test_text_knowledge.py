@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -355,3 +356,22 @@ async def test_the_loop_goes_on_while_somebody_waits_for_the_index() -> None:
         free.set()
     assert await sources(knowledge, "ferry") == ["ferry"]
     await knowledge.close()
+
+
+async def test_a_file_whose_words_were_stemmed_by_sqlite_is_indexed_again(tmp_path: Path) -> None:
+    path = tmp_path / "knowledge.db"
+    async with TextKnowledge(path) as knowledge:
+        await knowledge.add("The shop is closing early.", source="shop", title="Prices")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE words")
+        connection.execute(
+            "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61 remove_diacritics 2')"
+        )
+        connection.execute("INSERT INTO words (rowid, body) VALUES (1, 'price the shop is closing early')")
+        connection.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        async with TextKnowledge(path) as knowledge:
+            assert await sources(knowledge, "When does it close?") == ["shop"]
+            assert await sources(knowledge, "pricing") == ["shop"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (text.SCHEMA_VERSION,)

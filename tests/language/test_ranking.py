@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.language.terms import RankedText, normalized_words, rank
+from autonomy_ctx.language.ranking import RankedText, normalized_words, rank
 
 TEXTS = [
     "The dog sleeps.",

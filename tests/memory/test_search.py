@@ -22,8 +22,9 @@ from strategies import few, some
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
+from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
-from autonomy_ctx.language.terms import STOP_WORDS
+from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
 from autonomy_ctx.memory.sql.deletion import delete
@@ -32,6 +33,7 @@ from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.stores import Key
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
+from benchmarks.recall_corpus import make
 
 # Nothing else begins with it: the index keeps of a word only where it differs from the one before.
 SECRET = "qzjvsecret"
@@ -213,9 +215,21 @@ def test_any_text_is_found_by_itself(text: str) -> None:
 
 
 def test_little_words_are_no_terms() -> None:
-    for word in STOP_WORDS.split():
+    for word in stop_words():
         assert [term for term in index_terms(word).words if len(term) > 1] == [], word
-    assert search_terms("What is the price of it?") == ["price"]
+    assert search_terms("What is the price of it?") == search_terms("price")
+
+
+async def test_each_identifier_of_a_talk_finds_its_message(memory: Memory) -> None:
+    talk = make().messages[:1000]
+    await memory.add_messages("ana", "talk", talk)
+    names = list(dict.fromkeys(name for one in talk for name in identifiers(one["content"])))
+    assert len(names) > 20
+    for name in names:
+        [first, *_] = await memory.search("ana", name)
+        assert set(search_terms(name)) <= set(index_terms(first.message.text).words), name
+        found = [one.message.text for one in await memory.search("ana", name)]
+        assert any(name in text for text in found), name
 
 
 # -- what remains of deleted words ------------------------------------------------------------------------

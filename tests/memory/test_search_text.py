@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from strategies import stamped_dicts
 
 from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms
-from autonomy_ctx.language.terms import STOP_WORDS
+from autonomy_ctx.language.stemmer import stem_word
+from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.memory.encoding import coerce_message, make_draft
 from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
 from autonomy_ctx.messages.message import new_id, now
@@ -45,9 +46,9 @@ def test_a_row_with_calls_parts_or_no_json_is_read_the_long_way() -> None:
         st.text("abXYZ019", min_size=1, max_size=70) | st.sampled_from(["the", "of", "a-b", "x" * 70])
     )
 )
-def test_words_without_joints_are_the_terms_as_they_stand(words: list[str]) -> None:
-    little = STOP_WORDS.split()
+def test_the_terms_are_the_stems_of_words_and_their_parts(words: list[str]) -> None:
+    little = stop_words()
     split = [part for word in words for part in ([*word.split("-"), "ab"] if "-" in word else [word])]
-    expected = [word.lower()[:MAX_TERM_LENGTH] for word in split if word.lower() not in little]
+    expected = [stem_word(word.lower()[:MAX_TERM_LENGTH]) for word in split if word.lower() not in little]
     assert index_terms(" ".join(words)).words == expected
     assert not any(re.search("[A-Z]", term) for term in expected)

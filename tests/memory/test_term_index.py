@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message
-from autonomy_ctx.language.stems import stem_term
-from autonomy_ctx.language.synonyms import related_stems
+from autonomy_ctx.language.search_terms import related_stems
+from autonomy_ctx.language.stemmer import stem_word
 from autonomy_ctx.memory.recall import index_conversation
 from autonomy_ctx.memory.recall_query import parse_query
 from autonomy_ctx.memory.store import IndexedMessage, Key
@@ -40,15 +40,15 @@ def score(index: TermIndex, question: str) -> list[float]:
 
 def test_a_word_counts_more_than_one_that_may_stand_for_it() -> None:
     weights = parse_query("Which pet did you buy?", None).weights
-    assert weights["pet"] == weights[stem_term("bought")] == 1.0
+    assert weights["pet"] == weights[stem_word("bought")] == 1.0
     assert 0 < weights["dog"] < 1
 
 
 def test_synonyms_go_both_ways_and_kinds_only_one() -> None:
     assert "profess" in related_stems("job")
     assert "job" in related_stems("profess")
-    assert "cello" in related_stems(stem_term("instrument"))
-    assert stem_term("instrument") not in related_stems("cello")
+    assert "cello" in related_stems(stem_word("instrument"))
+    assert stem_word("instrument") not in related_stems("cello")
     assert not related_stems("zyzzyva")
 
 

@@ -183,7 +183,13 @@ async def test_a_search_passes_over_no_entry_of_another_scope(
     await connection.execute("VACUUM ANALYZE autonomy_ctx.search_entry")
     state = await search.read_state(connection, ANA)
     queries = [f"'{state.scope_number}xmuseum'"]
-    values = {"terms": queries, "are_exact": [True], "is_single": True, "any_term": queries[0]}
+    values = {
+        "terms": queries,
+        "are_exact": [True],
+        "is_single": True,
+        "any_term": queries[0],
+        "exact_terms": 1,
+    }
     values |= {"messages": 3, "limit": 10}
     # So small a table would be read whole.
     await connection.execute("SET enable_seqscan = off")

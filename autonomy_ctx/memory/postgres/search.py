@@ -18,14 +18,19 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.folding import FOLDING_VERSION
-from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, index_terms
-from autonomy_ctx.language.stems import stem_term
-from autonomy_ctx.language.terms import BM25_B, BM25_K1
+from autonomy_ctx.language.ranking import BM25_B, BM25_K1
+from autonomy_ctx.language.search_terms import FOLDING_VERSION, FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.session import key_digest
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, IndexBlock, QueryTerms, SearchScope, row_text
+from autonomy_ctx.memory.search_text import (
+    FOLDED_WEIGHT,
+    FULL_MATCH_GAIN,
+    IndexBlock,
+    QueryTerms,
+    SearchScope,
+    row_text,
+)
 from autonomy_ctx.memory.store import Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -104,7 +109,7 @@ _INSERT_ENTRIES = """
 # to unfold the terms of each message; of several terms at once it says nothing, they count as one. Rounded,
 # because equals must not differ by the order of a sum. What matches in another form weighs as in the other
 # stores: for a single word every exact match comes before all others, for more it takes part in the sum, but
-# the best of the others stays below the best exact one.
+# the best of the others stays below the best exact one. A message with all words comes before every other.
 _SELECT_HITS = f"""
     WITH match AS MATERIALIZED (
         SELECT e.conversation_id, e.position, e.number, e.length::float8 AS length, w.place, w.is_exact,
@@ -126,17 +131,21 @@ _SELECT_HITS = f"""
         FROM match m JOIN weight w ON w.place = m.place CROSS JOIN usual
     ), found AS MATERIALIZED (
         SELECT conversation_id, position, number,
-               sum(score) FILTER (WHERE is_exact) AS exact, sum(score) FILTER (WHERE NOT is_exact) AS folded
+               sum(score) FILTER (WHERE is_exact) AS exact, sum(score) FILTER (WHERE NOT is_exact) AS folded,
+               count(*) FILTER (WHERE is_exact) = %(exact_terms)s AND NOT %(is_single)s AS is_full
         FROM part GROUP BY conversation_id, position, number
     ), folding AS (
         SELECT CASE
             WHEN max(exact) IS NULL THEN 1
             WHEN %(is_single)s THEN {FOLDED_WEIGHT} * min(exact) / nullif(max(folded), 0)
             ELSE {FOLDED_WEIGHT} * least(1, max(exact) / nullif(max(folded), 0))
-        END AS weight FROM found
+        END AS weight, {FULL_MATCH_GAIN} * max(exact) AS gain FROM found
     ), hit AS (
         SELECT conversation_id, position, number,
-               round((coalesce(exact, 0) + coalesce(folded * folding.weight, 0))::numeric, 9) AS score
+               round((
+                   coalesce(exact, 0) + coalesce(folded * folding.weight, 0)
+                   + CASE WHEN is_full THEN folding.gain ELSE 0 END
+               )::numeric, 9) AS score
         FROM found CROSS JOIN folding ORDER BY score DESC, number DESC LIMIT %(limit)s
     )
     SELECT c.conversation, hit.score::float8, hit.position,
@@ -266,13 +275,14 @@ async def find_messages(
     if state.scope_number is None:
         return []
     number = state.scope_number
-    exact = [_quote(number, term) for term in dict.fromkeys(map(stem_term, terms.exact))]
+    exact = [_quote(number, term) for term in terms.exact]
     folded = _folded_queries(number, terms.folded)
     values: dict[str, Any] = {
         "terms": exact + folded,
         "are_exact": [True] * len(exact) + [False] * len(folded),
         "any_term": " | ".join((*exact, *folded)),
         "is_single": len(terms.exact) == 1,
+        "exact_terms": len(exact),
         "messages": state.messages,
         "limit": limit,
     }
@@ -310,7 +320,7 @@ def _scope_digest(search_scope: SearchScope) -> bytes:
 
 def _vector(scope_number: int, found: IndexTerms) -> str:
     """A `tsvector` as PostgreSQL reads it."""
-    terms = Counter(map(stem_term, found.words))
+    terms = Counter(found.words)
     terms.update(found.forms)
     return " ".join(
         f"{_quote(scope_number, term)}:{_positions(min(count, _MAX_FREQUENCY))}"
@@ -323,11 +333,11 @@ def _positions(count: int) -> str:
 
 
 def _folded_queries(scope_number: int, folded: FoldedTerms) -> list[str]:
-    """Other forms of terms as PostgreSQL looks for them. Forms are not stemmed."""
+    """Other forms of terms as PostgreSQL looks for them."""
     quote = partial(_quote, scope_number)
     found = [
-        *(quote(stem_term(word)) for word in folded.words),
-        *(f"({quote(stem_term(one))} & {quote(stem_term(other))})" for one, other in folded.pairs),
+        *map(quote, folded.words),
+        *(f"({quote(one)} & {quote(other)})" for one, other in folded.pairs),
         *map(quote, folded.forms),
         *(f"{quote(prefix)}:*" for prefix in folded.prefixes),
     ]

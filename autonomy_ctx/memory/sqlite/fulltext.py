@@ -1,8 +1,8 @@
 """The full-text index of messages: two FTS5 tables, and the SQL that fills, searches and purges them.
 
-Terms are split and normalised in Python. SQLite only cuts at spaces and stems English, because its Unicode
-tables are old. Other forms of words are in a separate table, because they must not count towards the length
-of a message. This module uses connections, not stores or logs.
+Terms are split, normalised and stemmed in Python. SQLite only cuts at spaces. The table of an older file
+stems once more, the terms of messages and of questions alike. Other forms of words are in a separate table,
+because they must not count towards the length of a message. This module uses connections, not stores or logs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, index_terms
-from autonomy_ctx.language.terms import fts_or_query
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, RowHit
+from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, FULL_MATCH_GAIN, QueryTerms, RowHit
 
 _CREATE_TERMS = """
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'ascii')
 """
 _CREATE_FORMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_form USING fts5 (text, place, tokenize = 'ascii')
@@ -44,14 +43,19 @@ _SELECT_EXACT_HITS = """
 _NOTE_FORMS = "UPDATE search_place SET has_forms = 1 WHERE id = ? AND NOT has_forms"
 _SCOPE_HAS_FORMS = "SELECT has_forms FROM search_place WHERE id = ?"
 _HAS_FORMS = "SELECT EXISTS (SELECT 1 FROM search_form WHERE search_form MATCH ?)"
+_HAS_ALL = "SELECT EXISTS (SELECT 1 FROM search_term WHERE search_term MATCH ?)"
 # What matches exactly, and what matches in another form. For a single word every exact match comes before all
 # others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
-# that is rare must not count for more than a word that is common. The place says which conversation it is,
+# that is rare must not count for more than a word that is common. A message with all words of several comes
+# before every other, however short that one is. The place says which conversation it is,
 # and nothing about how well a message fits.
 _SELECT_HITS = f"""
     WITH exact AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
         WHERE search_term MATCH :exact AND {{search_term}}
+    ), gain AS (
+        SELECT id, {FULL_MATCH_GAIN} * (SELECT max(score) FROM exact) AS score FROM exact
+        WHERE id IN (SELECT rowid FROM search_term WHERE search_term MATCH :all)
     ), folded AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
         WHERE search_term MATCH :words AND {{search_term}}
@@ -70,7 +74,8 @@ _SELECT_HITS = f"""
     )
     SELECT e.conversation_id, e.position, f.score FROM (
         SELECT id, sum(score) AS score FROM (
-            SELECT id, score FROM exact UNION ALL SELECT id, score * weight FROM folded CROSS JOIN weight
+            SELECT id, score FROM exact UNION ALL SELECT id, score FROM gain
+            UNION ALL SELECT id, score * weight FROM folded CROSS JOIN weight
         ) GROUP BY id ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
 """  # noqa: S608  # our number
@@ -201,11 +206,18 @@ def find_hits(
     nothing = f'"{mark}{FORM_MARK}"'
     form_query = f"(text : ({' OR '.join(forms) or nothing})){place}"
     statements = _SELECT_EXACT
-    # Mostly there are no other forms, and it takes little time to see that.
-    if words or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0]):
+    is_single = len(terms.exact) == 1
+    all_terms = nothing if is_single else " AND ".join(f'"{mark}{term}"' for term in terms.exact)
+    values["all"] = f"(text : ({all_terms})){place}"
+    # Mostly there are no other forms and no message with all words, and it takes little time to see that.
+    if (
+        words
+        or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0])
+        or (not is_single and connection.execute(_HAS_ALL, (values["all"],)).fetchone()[0])
+    ):
         statements = _SELECT_ALL
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
-        values["forms"], values["is_single"] = form_query, len(terms.exact) == 1
+        values["forms"], values["is_single"] = form_query, is_single
     rows = connection.execute(statements[is_shared], values).fetchall()
     return [RowHit(*row) for row in rows]
 
