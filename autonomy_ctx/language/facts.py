@@ -7,6 +7,7 @@ value takes the place of another only if both name the same attribute of the sam
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
@@ -118,7 +119,8 @@ class _Finder:
         self._known = holding[-MAX_COMPARED_FACTS:]
         self._statements: dict[str, Statement] = {}
         self._languages: tuple[str, ...] = ()
-        self._before: Sentence | None = None  # the sentence before the one that is read
+        self._said: list[Sentence] = []  # the sentences of the message, up to the one that is read
+        self._asked: Utterance | None = None  # what the message answers
         self._noted: tuple[Utterance, Statement] | None = None  # what the assistant may take note of
         self.changes: list[FactChange] = []
 
@@ -128,11 +130,13 @@ class _Finder:
         """Read what a user states, after what the message answers."""
         sentences = _read_sentences(spoken[1])
         self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
-        self._before = self._noted = heading = None
+        self._said, self._asked = [], asked if asked and asked[1].role is ChatRole.ASSISTANT else None
+        self._noted = heading = None
         first = len(self.changes)
-        if asked and asked[1].role is ChatRole.ASSISTANT and self._read_answer(spoken, sentences, asked):
+        if self._asked and self._read_answer(spoken, sentences, self._asked):
             return
         for sentence in sentences:
+            self._said.append(sentence)
             if len(self.changes) - first >= MAX_FACTS_PER_MESSAGE:
                 return
             read = self._read(sentence.text)
@@ -145,7 +149,6 @@ class _Finder:
                 heading = None
                 for part in self._split(read):
                     self._read_statement(spoken, part, is_asked=any(map(sentence.text.count, QUESTION_MARKS)))
-            self._before = sentence
 
     def read_assistant(self, spoken: Utterance) -> None:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
@@ -171,7 +174,8 @@ class _Finder:
                 known = self._newest("artifact")
                 old = next((one for one in known if made & find_codes(stated_text(one.text))), None)
                 if old or "edits" not in effects:
-                    self._store(spoken, "artifact", add_note(_strip_end(line), tool_note(call.name)), old)
+                    note = tool_note(call.name, _show_arguments(call))
+                    self._store(spoken, "artifact", add_note(_strip_end(line), note), old)
                 return
 
     def _read_answer(self, spoken: Utterance, sentences: list[Sentence], asked: Utterance) -> bool:
@@ -187,6 +191,9 @@ class _Finder:
             return bool(stated) and self._add(asked, "open", stated[-1])
         if option := _chosen_option(answer, asked[1]):
             return self._add(asked, "decision", self._read(option))
+        if any(one.has("offer") for _, one in read):
+            # Work for now, and what it made is an artifact.
+            return False
         named = frozenset[str]().union(*(one.content for _, one in read))
         for sentence, question in read:
             is_choice = question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS
@@ -199,7 +206,8 @@ class _Finder:
             # "Let's go with that" accepts whatever was said.
             is_pointing = answer.has("decision") and not answer.content
             proposals = stated if is_pointing else [one for one in stated if one.has("proposal")]
-            if proposals and self._add(asked, "decision", proposals[-1]):
+            note = f"{QUESTION_NOTE}{proposals[-1].text})" if proposals else ""
+            if proposals and self._add(spoken, "decision", answer, note):
                 return len(answer.content) < MIN_CONTENT
         return False
 
@@ -222,11 +230,21 @@ class _Finder:
 
     def _join(self, message: Message, statement: Statement) -> Statement | None:
         """The statement with the sentence before it, where it does not say itself what it is about."""
-        if self._before is None or self._before.is_question or not statement.points_back:
+        if len(self._said) < 2 or self._said[-2].is_question or not _is_bare(statement):
             return None
-        joined = f"{self._before.text} {statement.text}"
+        if len(self._read(self._said[-2].text).content) < MIN_CONTENT:
+            return None
+        joined = f"{self._said[-2].text} {self._said[-1].text}"
         whole = " ".join(content_text(message.content).split())
         return self._read(joined) if len(joined) <= MAX_JOINED and joined in whole else None
+
+    def _asked_note(self, answer: Statement) -> str:
+        """The question that a statement answers, without which it says too little."""
+        sentences = _read_sentences(self._asked[1]) if self._asked else []
+        if not sentences or len(sentences[-1].text) > MAX_JOINED:
+            return ""
+        is_answer = sentences[-1].is_question or answer.content & self._read(sentences[-1].text).content
+        return f"{QUESTION_NOTE}{sentences[-1].text})" if is_answer else ""
 
     def _read_statement(self, spoken: Utterance, statement: Statement, *, is_asked: bool) -> None:
         if statement.begins_with("scratch") and len(statement.content) < MIN_CONTENT:
@@ -238,7 +256,10 @@ class _Finder:
             return
         if statement.has(*_BLOCKERS) or self._finish(spoken, statement, by_user=True):
             return
-        kind = find_kind(statement) or find_kind(self._join(spoken[1], statement) or statement)
+        kind = find_kind(statement)
+        is_first = not any(one.position == spoken[0] for one in self._known)
+        if kind is None and statement.points_back and is_first:
+            kind = find_kind(self._join(spoken[1], statement) or statement)
         compare = is_same_value if statement.value else is_changed_value
         values = () if statement.has("condition", "task", "owned") else self._newest("value")
         same = [one for one in values if compare(statement, self._statement(one))]
@@ -335,11 +356,31 @@ class _Finder:
         self, spoken: Utterance, kind: FactKind, statement: Statement, note: str = "", old: Fact | None = None
     ) -> bool:
         text, content = self._quote(spoken[1], kind, statement), statement.content
+        is_whole = not _is_bare(statement, kind) or (kind != "value" and self._join(spoken[1], statement))
+        # What it replaces says what it is about.
+        if not note and not is_whole and old is None:
+            note = self._asked_note(statement)
+            text = text if note else ""
         for known in self._newest(kind) if kind != "value" and old is None else ():
             other = self._statement(known).content
             if content and len(content & other) >= 0.8 * len(content | other):
                 return False
-        return self._store(spoken, kind, text + note if text else "", old)
+        text += note if text else ""
+        for known in self._known if old is None and text else ():
+            if known.position == spoken[0] and known.id.startswith("+") and known.text in text:
+                # The sentence before, which it goes on from.
+                self._extend(known, text)
+                return True
+        return self._store(spoken, kind, text, old)
+
+    def _extend(self, known: Fact, text: str) -> None:
+        index = int(known.id.removeprefix("+"))
+        self._forget(known)
+        self.changes[index] = replace(self.changes[index], text=text)
+        self._known.append(replace(known, text=text))
+        self._all[known.id] = self._known[-1]
+        self._texts.add(_normalize(text))
+        self._statements.pop(known.id, None)
 
     def _store(self, spoken: Utterance, kind: FactKind, text: str, old: Fact | None) -> bool:
         if not text or len(text) > MAX_FACT_CHARACTERS or _normalize(text) in self._texts:
@@ -371,8 +412,6 @@ class _Finder:
         text = statement.text[statement.start :]
         if joined := self._join(message, statement):
             text = joined.text
-        elif statement.points_back and len(statement.content) <= MIN_CONTENT:
-            return ""
         text = _strip_end(text)
         if kind in ("rule", "preference") and has_weekday(text):
             return text
@@ -381,6 +420,14 @@ class _Finder:
         except OverflowError:  # at the ends of the calendar
             return text
         return resolved if len(resolved) <= MAX_FACT_CHARACTERS else text
+
+
+def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
+    """Tell whether a statement does not say itself what it is about; a value names its attribute."""
+    if one.points_back:
+        return True
+    least = {"value": 0, "rule": 1, "preference": 1}.get(kind or "", MIN_CONTENT)
+    return len(one.content_of(range(len(one.words)))) < least
 
 
 def find_kind(one: Statement) -> FactKind | None:
@@ -448,6 +495,18 @@ def _chosen_option(answer: Statement, asked: Message) -> str | None:
         if found and found[1].lower() == labels[0]:
             return " ".join(line.split()).lstrip("-*\u2022 ")
     return None
+
+
+def _show_arguments(call: ToolCall) -> str:
+    """The arguments of a call as "city: Kyoto, nights: 2"; as they are if they are no object."""
+    try:
+        values = json.loads(call.arguments)
+    except ValueError:
+        return call.arguments
+    if not isinstance(values, dict):
+        return call.arguments
+    told = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items())
+    return ", ".join(f"{key}: {value}" for key, value in told)
 
 
 def _effects(call: ToolCall, languages: Iterable[str]) -> frozenset[str]:

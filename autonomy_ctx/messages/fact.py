@@ -25,7 +25,7 @@ FactSource = Literal["model", "rules", "user"]
 FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
-MAX_TOOL_NAME = 100
+MAX_TOOL_NAME = 160  # with what it was asked for
 # At the end of a fact that is shown in part.
 CUT_MARK = "\u2026"
 STANDING_HEADING = "[What holds now]"
@@ -146,9 +146,10 @@ def add_note(text: str, note: str) -> str:
     return text[: MAX_FACT_CHARACTERS - len(note)].rstrip() + note
 
 
-def tool_note(name: str) -> str:
-    """The note on what a result of this tool says."""
-    return f"{TOOL_NOTE}{' '.join(name.split())[:MAX_TOOL_NAME]})"
+def tool_note(name: str, arguments: str = "") -> str:
+    """The note on what a result of this tool says, and what it was asked for."""
+    asked = " ".join(f"{name} {arguments}".split())
+    return f"{TOOL_NOTE}{asked if len(asked) <= MAX_TOOL_NAME else asked[: MAX_TOOL_NAME - 1] + CUT_MARK})"
 
 
 def stated_text(text: str) -> str:
