@@ -119,7 +119,7 @@ class _Finder:
         self._statements: dict[str, Statement] = {}
         self._languages: tuple[str, ...] = ()
         self._before: Sentence | None = None  # the sentence before the one that is read
-        self._noted: tuple[Utterance, Statement] | None = None  # what the assistant may take note of
+        self._noted: list[tuple[Utterance, Statement]] = []  # what the assistant may take note of
         self.changes: list[FactChange] = []
 
     # -- what is read ---------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class _Finder:
         """Read what a user states, after what the message answers."""
         sentences = _read_sentences(spoken[1])
         self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
-        self._before = self._noted = heading = None
+        self._before, self._noted, heading = None, [], None
         first = len(self.changes)
         if asked and asked[1].role is ChatRole.ASSISTANT and self._read_answer(spoken, sentences, asked):
             return
@@ -150,12 +150,17 @@ class _Finder:
     def read_assistant(self, spoken: Utterance) -> None:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
         sentences = _read_sentences(spoken[1])
-        if self._noted and sentences:
-            (said, statement), reply = self._noted, self._read(sentences[0].text)
-            is_order = reply.begins_with("noted") and statement.has(*_ORDERS)
-            if reply.has("listed") or is_order:
-                self._add(said, "open" if reply.has("listed") else "rule", statement)
-        self._noted = None
+        reply = self._read(sentences[0].text) if sentences and self._noted else None
+        for said, statement in reversed(self._noted) if reply and not sentences[0].is_question else ():
+            is_order = reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges())
+            is_figure = reply.begins_with("recorded") and len(statement.numbers) == 1
+            if reply.has("listed", "chosen") or is_order or is_figure:
+                kind: FactKind = (
+                    "open" if reply.has("listed") else "decision" if reply.has("chosen") else "rule"
+                )
+                self._add(said, "value" if is_figure else kind, statement)
+                break
+        self._noted = []
         if any(self._newest("open")):
             for sentence in sentences:
                 if not sentence.is_question:
@@ -212,7 +217,7 @@ class _Finder:
         """A sentence as one statement, or as several where each has a kind of its own."""
         made: list[Statement] = []
         start = 0
-        for end, following in () if whole.has("condition", *_BLOCKERS) else whole.cuts:
+        for end, following in () if whole.has("condition") or not find_kind(whole) else whole.cuts:
             left, right = self._read(whole.text[start:end].rstrip(" ,")), self._read(whole.text[following:])
             kinds = find_kind(left), find_kind(right)
             if all(kinds) and (kinds[0] != kinds[1] or kinds[0] == "value"):
@@ -254,8 +259,8 @@ class _Finder:
         if kind:
             self._add(spoken, kind, statement, old=old)
         elif not statement.has("condition", "task"):
-            if not statement.has("now", "done", "is") and len(statement.content) >= MIN_CONTENT:
-                self._noted = spoken, statement
+            if not statement.has("now", "done") and sum(map(str.isalpha, statement.content)) >= MIN_CONTENT:
+                self._noted.append((spoken, statement))
             if statement.begins_with("change"):
                 self._correct_last(spoken, statement)
 
@@ -400,9 +405,9 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
-    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now"):
+    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
         return "open"
-    return "decision" if one.has("decision") and one.content else None
+    return "decision" if one.has("decision") and one.content and not one.has("owned", "now") else None
 
 
 def _is_rule(one: Statement) -> bool:
