@@ -150,21 +150,30 @@ class _Finder:
     def read_assistant(self, spoken: Utterance) -> None:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
         sentences = _read_sentences(spoken[1])
-        reply = self._read(sentences[0].text) if sentences and self._noted else None
-        for said, statement in reversed(self._noted) if reply and not sentences[0].is_question else ():
-            is_order = reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges())
-            is_figure = reply.begins_with("recorded") and len(statement.numbers) == 1
-            if reply.has("listed", "chosen") or is_order or is_figure:
-                kind: FactKind = (
-                    "open" if reply.has("listed") else "decision" if reply.has("chosen") else "rule"
-                )
-                self._add(said, "value" if is_figure else kind, statement)
-                break
-        self._noted = []
+        noted, self._noted = self._noted, []
+        if noted and sentences and not sentences[0].is_question:
+            self._take_note(noted, self._read(sentences[0].text))
         if any(self._newest("open")):
             for sentence in sentences:
                 if not sentence.is_question:
                     self._finish(spoken, self._read(sentence.text))
+
+    def _take_note(self, noted: list[tuple[Utterance, Statement]], reply: Statement) -> None:
+        """Add what a user said without a cue, if the assistant's reply tells what it was."""
+        kind: FactKind
+        for said, statement in reversed(noted):
+            if reply.has("listed"):
+                kind = "open"
+            elif reply.has("chosen"):
+                kind = "decision"
+            elif reply.begins_with("recorded") and len(statement.numbers) == 1:
+                kind = "value"
+            elif reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
+                kind = "rule"
+            else:
+                continue
+            self._add(said, kind, statement)
+            return
 
     def read_result(self, spoken: Utterance, call: ToolCall | None) -> None:
         """Read what an action made, by the first line of its result that names it."""

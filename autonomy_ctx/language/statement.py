@@ -176,7 +176,7 @@ class Statement:
 
     @cached_property
     def value(self) -> StatedValue | None:
-        """The value that it states: of an attribute of a table, or of what stands before "is" and a figure."""
+        """The value that it states, of an attribute of a table or of what stands before "is" and a figure."""
         named = (found for one in self.attributes if (found := self._read_value(*one)))
         return next(named, None) or next(
             filter(None, map(self._read_figure, range(1, len(self.words)))), None
