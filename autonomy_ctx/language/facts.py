@@ -121,7 +121,7 @@ class _Finder:
         self._languages: tuple[str, ...] = ()
         self._said: list[Sentence] = []  # the sentences of the message, up to the one that is read
         self._asked: Utterance | None = None  # what the message answers
-        self._noted: tuple[Utterance, Statement] | None = None  # what the assistant may take note of
+        self._noted: list[tuple[Utterance, Statement]] = []  # what the assistant may take note of
         self.changes: list[FactChange] = []
 
     # -- what is read ---------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class _Finder:
         sentences = _read_sentences(spoken[1])
         self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
         self._said, self._asked = [], asked if asked and asked[1].role is ChatRole.ASSISTANT else None
-        self._noted = heading = None
+        self._noted, heading = [], None
         first = len(self.changes)
         if self._asked and self._read_answer(spoken, sentences, self._asked):
             return
@@ -153,16 +153,30 @@ class _Finder:
     def read_assistant(self, spoken: Utterance) -> None:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
         sentences = _read_sentences(spoken[1])
-        if self._noted and sentences:
-            (said, statement), reply = self._noted, self._read(sentences[0].text)
-            is_order = reply.begins_with("noted") and statement.has(*_ORDERS)
-            if reply.has("listed") or is_order:
-                self._add(said, "open" if reply.has("listed") else "rule", statement)
-        self._noted = None
+        noted, self._noted = self._noted, []
+        if noted and sentences and not sentences[0].is_question:
+            self._take_note(noted, self._read(sentences[0].text))
         if any(self._newest("open")):
             for sentence in sentences:
                 if not sentence.is_question:
                     self._finish(spoken, self._read(sentence.text))
+
+    def _take_note(self, noted: list[tuple[Utterance, Statement]], reply: Statement) -> None:
+        """Add what a user said without a cue, if the assistant's reply tells what it was."""
+        kind: FactKind
+        for said, statement in reversed(noted):
+            if reply.has("listed"):
+                kind = "open"
+            elif reply.has("chosen"):
+                kind = "decision"
+            elif reply.begins_with("recorded") and len(statement.numbers) == 1:
+                kind = "value"
+            elif reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
+                kind = "rule"
+            else:
+                continue
+            self._add(said, kind, statement)
+            return
 
     def read_result(self, spoken: Utterance, call: ToolCall | None) -> None:
         """Read what an action made, by the first line of its result that names it."""
@@ -220,7 +234,7 @@ class _Finder:
         """A sentence as one statement, or as several where each has a kind of its own."""
         made: list[Statement] = []
         start = 0
-        for end, following in () if whole.has("condition", *_BLOCKERS) else whole.cuts:
+        for end, following in () if whole.has("condition") or not find_kind(whole) else whole.cuts:
             left, right = self._read(whole.text[start:end].rstrip(" ,")), self._read(whole.text[following:])
             kinds = find_kind(left), find_kind(right)
             if all(kinds) and (kinds[0] != kinds[1] or kinds[0] == "value"):
@@ -275,8 +289,8 @@ class _Finder:
         if kind:
             self._add(spoken, kind, statement, old=old)
         elif not statement.has("condition", "task"):
-            if not statement.has("now", "done", "is") and len(statement.content) >= MIN_CONTENT:
-                self._noted = spoken, statement
+            if not statement.has("now", "done") and sum(map(str.isalpha, statement.content)) >= MIN_CONTENT:
+                self._noted.append((spoken, statement))
             if statement.begins_with("change"):
                 self._correct_last(spoken, statement)
 
@@ -447,9 +461,9 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
-    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now"):
+    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
         return "open"
-    return "decision" if one.has("decision") and one.content else None
+    return "decision" if one.has("decision") and one.content and not one.has("owned", "now") else None
 
 
 def _is_rule(one: Statement) -> bool:

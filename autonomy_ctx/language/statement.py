@@ -20,6 +20,8 @@ STEM_LENGTH = 6
 MIN_LANGUAGE_WORDS = 8  # in a shorter text the words may mislead about its language
 MAX_VALUE_DISTANCE = 8  # words between an attribute and its value
 MAX_FIGURE_DISTANCE = 4  # words between a figure and the attribute that it counts
+MAX_LABEL_WORDS = 4  # of what has a value and is in no table
+MAX_OWNER_WORDS = 3
 MAX_CUTS = 8
 UNSPACED_LANGUAGES = frozenset(("ja", "zh"))
 ASKS = START_MARK + "question"  # only where the whole sentence begins: others are relative clauses
@@ -62,7 +64,7 @@ class Statement:
 
     def has(self, *names: str) -> bool:
         """Tell whether it has one of these cues."""
-        return any(name in self.cues for name in names)
+        return not self.cues.keys().isdisjoint(names)
 
     def has_in(self, part: Iterable[int], *names: str) -> bool:
         """Tell whether one of these cues stands in a part of it."""
@@ -87,6 +89,11 @@ class Statement:
 
     def is_function(self, word: str) -> bool:
         return any(word in load_language(code).words["function"] for code in self.languages)
+
+    def obliges(self) -> bool:
+        """Tell whether it has one of the words that oblige or wish."""
+        tables = (load_language(code).phrases["cues"] for code in self.languages)
+        return any("obligation" in match.meanings for table in tables for match in table.find(self.words))
 
     def is_subject(self, word: str) -> bool:
         """Tell whether a word names who does something: a pronoun, an article."""
@@ -169,8 +176,35 @@ class Statement:
 
     @cached_property
     def value(self) -> StatedValue | None:
-        """The value that it states, if it names an attribute of a table beside it."""
-        return next((found for one in self.attributes if (found := self._read_value(*one))), None)
+        """The value that it states, of an attribute of a table or of what stands before "is" and a figure."""
+        named = (found for one in self.attributes if (found := self._read_value(*one)))
+        return next(named, None) or next(
+            filter(None, map(self._read_figure, range(1, len(self.words)))), None
+        )
+
+    def _read_figure(self, at: int) -> StatedValue | None:
+        """The value at a word, if it is a figure right after "is" or a colon, or of what is counted."""
+        folded = self.words.folded
+        if not folded[at][0].isdigit() or any(folded[one][0].isdigit() for one in range(at)):
+            return None
+        before = at - 1
+        while before > 0 and self.is_function(folded[before]) and not self.has_in((before,), "is", "amount"):
+            before -= 1
+        first = before
+        while first > 0 and self.has_in((first - 1,), "is", "amount"):
+            first -= 1
+        named = range(self.part(first).start, first)
+        if self.has_in((before,), "amount") and at + 1 < len(folded):
+            counted = self.content_of(range(at + 1, at + 2))
+            return StatedValue(min(counted), frozenset(), at) if counted else None
+        is_label = folded[at - 1] == ":" and at <= MAX_LABEL_WORDS + 1
+        if is_label:
+            named = range(at - 1)
+        is_stated = is_label or self.has_in((before,), "is")
+        nouns = [found for one in named if (found := self.content_of(range(one, one + 1)))]
+        if not is_stated or not 0 < len(nouns) <= MAX_LABEL_WORDS or self.has_in(named, "pointing", "owned"):
+            return None
+        return StatedValue(min(nouns[-1]), frozenset[str]().union(*nouns[:-1]), at)
 
     def _read_value(self, attribute: str, first: int, last: int) -> StatedValue | None:
         folded, part = self.words.folded, self.part(first)
@@ -179,7 +213,11 @@ class Statement:
         for at in range(last + 1, min(last + 1 + MAX_VALUE_DISTANCE, end)):
             is_name = at == last + 1 and self.has_in(range(at + 1, min(at + 4, end)), "is")
             if self._is_figure(at, attribute) and not is_name:
-                owner = self.content_of(range(part.start, first)) | self.content_of(range(last + 1, at))
+                # "The budget of the trip falls to 900": what follows at once is the verb.
+                after = [one for one in range(last + 2, at) if self.is_function(folded[one - 1])]
+                owner = self._owner(part.start, first).union(
+                    *(self.content_of(range(n, n + 1)) for n in after)
+                )
                 return StatedValue(attribute, owner | set(filter(str.isdigit, folded[part.start : at])), at)
             is_stated = is_stated or folded[at] == ":" or self.has_in((at,), "is", "change")
             # What follows is about something else, unless the value is still to come: "of the trip is".
@@ -190,9 +228,13 @@ class Statement:
             if at < first - 2 and not self.is_function(folded[at + 2]):
                 break
             if folded[at][0].isdigit() and self.has("is", "change", "amount"):
-                owner = self.content_of(range(part.start, at)) | self.content_of(range(at + 1, first))
-                return StatedValue(attribute, owner, at)
+                return StatedValue(attribute, self._owner(part.start, at), at)
         return None
+
+    def _owner(self, start: int, end: int) -> frozenset[str]:
+        """The words that say whose an attribute is: those between its article and itself."""
+        articles = (at + 1 for at in range(start, end) if self.is_subject(self.words.folded[at]))
+        return self.content_of(range(max(articles, default=max(start, end - MAX_OWNER_WORDS)), end))
 
     def _is_figure(self, at: int, attribute: str) -> bool:
         start = self.words.starts[at]
@@ -304,11 +346,13 @@ def is_changed_value(one: Statement, other: Statement) -> bool:
     """Tell whether a statement that names an attribute and one figure means the value that another states."""
     if other.value is None or (len(one.numbers) != 1 and not one.codes):
         return False
-    is_named = any(attribute == other.value.attribute for attribute, _, _ in one.attributes)
+    attribute = other.value.attribute
+    is_named = attribute in one.content or any(attribute == name for name, _, _ in one.attributes)
     return is_named and bool(one.units & other.units) and _owner_codes(other) <= one.codes
 
 
 def _owner_codes(statement: Statement) -> frozenset[str]:
     """The codes that name the thing which has the value, not the value itself."""
     start = statement.words.starts[statement.value.first] if statement.value else 0
-    return frozenset(code for code in statement.codes if 0 <= statement.text.find(code) < start)
+    ends = {code: statement.text.find(code) + len(code) for code in statement.codes}
+    return frozenset(code for code, end in ends.items() if len(code) <= end <= start)

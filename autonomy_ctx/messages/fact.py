@@ -6,18 +6,15 @@ its values, the plain text in which a model writes changes, and the text in whic
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from itertools import chain, compress, count, islice
-from operator import attrgetter, gt, is_not
-from typing import Literal, NamedTuple, TypeVar, get_args
+from itertools import groupby
+from typing import Literal, NamedTuple, get_args
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.messages.dates import format_day
-from autonomy_ctx.messages.text_cache import TextCache
 
 FactKind = Literal["goal", "rule", "preference", "value", "decision", "open", "artifact"]
 FactState = Literal["holds", "replaced", "done"]
@@ -49,11 +46,7 @@ _SHARES: dict[FactKind, float] = {
 }
 # A line has at least so many tokens, with its id and kind. More facts than that never fit.
 MIN_LINE_TOKENS = 6
-# If more facts than this have ended, all of them are looked at again.
-MAX_ENDED = 32
-T = TypeVar("T")
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
-_id_of, _position_of = attrgetter("id"), attrgetter("position")
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign or in its place, and emphasis around the kind, are what small models write.
 _CHANGE_LINE = lazy_pattern(
@@ -230,74 +223,13 @@ def short_fact_line(fact: Fact, characters: int) -> str:
 
 def active_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    return list(chain.from_iterable(_order_facts(facts).by_kind.values()))
+    holding = _in_order(facts)
+    return [fact for kind in FACT_KINDS for fact in holding if fact.kind == kind]
 
 
-class _FactOrder(NamedTuple):
-    """Facts that hold, in the order of writing; their numbers and positions; and the facts by kind."""
-
-    facts: Sequence[Fact] = ()
-    numbers: Sequence[int] = ()
-    positions: Sequence[int] = ()
-    by_kind: Mapping[FactKind, Sequence[Fact]] = dict.fromkeys(FACT_KINDS, ())
-
-    def change(self, facts: list[Fact]) -> _FactOrder:
-        """Order other facts. What is known of facts that still hold is not worked out again."""
-        places = _find_gone(self.facts, facts)
-        if places is None:
-            return _FactOrder().change(facts)
-        numbers, positions = _without(self.numbers, places), _without(self.positions, places)
-        new, start = facts[len(numbers) :], max(len(numbers) - 1, 0)
-        numbers += [number or 0 for number in map(fact_number, map(_id_of, new))]
-        # They mostly are in order, and to see that is cheaper than to sort thousands of them.
-        if any(map(gt, islice(numbers, start, None), islice(numbers, start + 1, None))):
-            return _FactOrder().change(sorted(facts, key=_number))
-        by_kind = {kind: list(found) for kind, found in self.by_kind.items()}
-        for at in places:
-            of_kind = by_kind[self.facts[at].kind]
-            del of_kind[bisect_left(of_kind, self.numbers[at], key=_number)]
-        for fact in new:
-            by_kind[fact.kind].append(fact)
-        return _FactOrder(facts, numbers, positions + list(map(_position_of, new)), by_kind)
-
-
-def _find_gone(before: Sequence[Fact], after: Sequence[Fact]) -> list[int] | None:
-    """Where facts were that have ended, if the others are the same; None where too much has changed."""
-    places: list[int] = []
-    start = 0
-    while len(places) <= MAX_ENDED:
-        pairs = map(is_not, islice(before, start, None), islice(after, start - len(places), None))
-        start = next(compress(count(start), pairs), len(before))
-        if start == len(before):
-            return places if len(before) - len(places) <= len(after) else None
-        places.append(start)
-        start += 1
-    return None
-
-
-def _without(items: Sequence[T], places: Sequence[int]) -> list[T]:
-    """The items, except those at some places, which are in order."""
-    return list(chain.from_iterable(_runs_between(items, places)))
-
-
-def _runs_between(items: Sequence[T], places: Sequence[int]) -> list[Sequence[T]]:
-    """The items before, between and after some places; empty where two places are neighbours."""
-    starts, ends = (0, *(place + 1 for place in places)), (*places, len(items))
-    return [items[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-# By the first fact. A conversation may have thousands of facts, and a batch of messages changes a few.
-_known_orders: TextCache[list[_FactOrder]] = TextCache(64)
-
-
-def _order_facts(facts: Sequence[Fact]) -> _FactOrder:
-    """Order the facts that hold."""
-    holding = [fact for fact in facts if fact.state == "holds"]
-    if not holding or not isinstance(facts, tuple):
-        return _FactOrder().change(holding)
-    kept = _known_orders.get_or_make(id(holding[0]), lambda: [_FactOrder()])
-    kept[0] = kept[0].change(holding)
-    return kept[0]
+def _in_order(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that hold, in the order of writing."""
+    return sorted((fact for fact in facts if fact.state == "holds"), key=_number)
 
 
 def _number(fact: Fact) -> int:
@@ -324,9 +256,9 @@ def render_facts(
 
     `facts` may have replaced ones too: the one that a fact stands for is named beside it.
     """
-    order = _order_facts(facts)
+    holding = _in_order(facts)
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    candidates = _by_weight(order.by_kind, room // MIN_LINE_TOKENS + 1)
+    candidates = _by_weight(holding, room // MIN_LINE_TOKENS + 1)
     costs: dict[str, int] = {}
 
     def cost_of(fact: Fact) -> int:
@@ -351,29 +283,26 @@ def render_facts(
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
-    shown = [lines[fact.id] for fact in active_facts(list(chosen.values()))]
+    newest_first = sorted(chosen.values(), key=_number, reverse=True)
+    shown = [lines[fact.id] for kind in FACT_KINDS for fact in newest_first if fact.kind == kind]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
-    if len(chosen) == len(order.facts):
+    omitted = tuple(fact for fact in holding if fact.id not in chosen)
+    if not omitted:
         return RenderedFacts(text)
-    places = sorted(bisect_left(order.numbers, _number(fact)) for fact in chosen.values())
-    positions = _without(order.positions, places)
-    return RenderedFacts(
-        text,
-        tuple(_without(order.facts, places)),
-        _format_ids(_runs_between(order.numbers, places)),
-        (min(positions), max(positions)),
-    )
+    positions = [fact.position for fact in omitted]
+    return RenderedFacts(text, omitted, _format_ids(holding, chosen), (min(positions), max(positions)))
 
 
-def _format_ids(runs: Iterable[Sequence[int]]) -> str:
-    """The ids of facts by runs of numbers, such as "F1 to F40, F43": there may be thousands.
+def _format_ids(holding: Sequence[Fact], chosen: Container[str]) -> str:
+    """The ids of the facts without room by their runs, such as "F1 to F40, F43": there may be thousands.
 
     Between the two ends of a run is every fact that holds, but not every number: other facts have ended.
     """
-    return ", ".join([f"F{run[0]} to F{run[-1]}" if len(run) > 1 else f"F{run[0]}" for run in runs if run])
+    runs = [list(run) for is_shown, run in groupby(holding, lambda fact: fact.id in chosen) if not is_shown]
+    return ", ".join(f"{run[0].id} to {run[-1].id}" if len(run) > 1 else run[0].id for run in runs)
 
 
-def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fact]:
+def _by_weight(holding: Sequence[Fact], most: int) -> list[Fact]:
     """Standing facts with the weightiest first: what users wrote, then by kind, the newest first.
 
     Of each kind there are at most so many that users did not write: a long conversation has thousands, and
@@ -382,9 +311,9 @@ def _by_weight(by_kind: Mapping[FactKind, Sequence[Fact]], most: int) -> list[Fa
     own: list[Fact] = []
     others: list[Fact] = []
     for kind in _SHARES:
-        found = by_kind[kind]
-        own += [fact for fact in reversed(found) if fact.source == "user"]
-        others += islice((fact for fact in reversed(found) if fact.source != "user"), most)
+        found = [fact for fact in reversed(holding) if fact.kind == kind]
+        own += [fact for fact in found if fact.source == "user"]
+        others += [fact for fact in found if fact.source != "user"][:most]
     return own + others
 
 

@@ -122,10 +122,10 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         assert line.target is None or fact_number(line.target) is not None
 
 
-def test_facts_are_shown_by_kind_and_then_as_they_were_written() -> None:
+def test_facts_are_shown_by_kind_and_within_it_the_newest_first() -> None:
     facts = [make_fact(2, "b"), make_fact(1, "a"), make_fact(3, "c", "rule"), make_fact(4, "d", state="done")]
     rendered = render_facts(facts, 100, estimate_tokens)
-    assert rendered.text == f"{STANDING_HEADING}\nF3 rule: c\nF1 value: a\nF2 value: b\n"
+    assert rendered.text == f"{STANDING_HEADING}\nF3 rule: c\nF2 value: b\nF1 value: a\n"
     assert rendered.omitted == ()
 
 
@@ -212,8 +212,9 @@ def test_of_thousands_of_facts_those_are_looked_at_that_may_have_room() -> None:
 
     rendered = render_facts(facts, 300, count)
     lines = rendered.text.splitlines()[1:]
-    assert lines[0] == "F1 value: what a user wrote"
-    assert [line.split()[0] for line in lines[1:]] == [f"F{at}" for at in range(3_001 - len(lines), 3_000)]
+    assert lines[-1] == "F1 value: what a user wrote"
+    newest = range(2_999, 3_000 - len(lines), -1)
+    assert [line.split()[0] for line in lines[:-1]] == [f"F{at}" for at in newest]
     assert len(lines) < len(looked_at) < 60
     assert len(rendered.omitted) == len(facts) - len(lines)
 
@@ -230,5 +231,5 @@ def test_no_kind_takes_the_room_of_all_others() -> None:
 def test_what_was_before_gives_way_to_what_holds() -> None:
     old, new = make_fact(1, "budget 11,500", state="replaced"), make_fact(2, "budget 9,200", replaces="F1")
     other = make_fact(3, "the port is 8080")
-    both = f"{STANDING_HEADING}\nF2 value: budget 9,200\nF3 value: the port is 8080\n"
+    both = f"{STANDING_HEADING}\nF3 value: the port is 8080\nF2 value: budget 9,200\n"
     assert render_facts([old, new, other], estimate_tokens(both) + 3, estimate_tokens).text == both
