@@ -18,6 +18,8 @@ from autonomy_ctx.language.words import fold_text, split_words
 
 DATA = Path(__file__).parents[1] / "autonomy_ctx/language/data"
 START_MARK = "^"
+# Cues that tell the language of a message of one or two words.
+TELLING_CUES = ("negation", "acknowledgement", "answer")
 
 
 class BadTable(ValueError):
@@ -77,7 +79,11 @@ def finish_index(sources: dict[str, dict[str, Any]]) -> dict[str, dict[str, list
     words: dict[str, list[str]] = {}
     letters: dict[str, list[str]] = {}
     for code, source in sources.items():
-        for word in finish_words(f"{code}.toml [words] function", source["words"].get("function", [])):
+        cues = source.get("cues", {})
+        short = [one for name in TELLING_CUES for one in cues.get(name, []) if " " not in one]
+        for word in finish_words(
+            f"{code}.toml [words] function", source["words"].get("function", []) + short
+        ):
             words.setdefault(word, []).append(code)
         for letter in source.get("letters", ""):
             letters.setdefault(letter, []).append(code)

@@ -11,9 +11,9 @@ import re
 from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.clauses import split_prose
 from autonomy_ctx.language.fact import FactKind, clean_fact_text
 from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.language.sentences import split_prose
 
 # Longer messages are texts that were pasted, longer sentences say more than one thing.
 MAX_MESSAGE_CHARACTERS, MAX_SENTENCE_CHARACTERS = 1500, 240

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import Message, ToolCall
-from autonomy_ctx.language.clauses import split_clauses, split_prose
 from autonomy_ctx.language.digest import digest, digest_texts
+from autonomy_ctx.language.sentences import split_clauses, split_prose
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -360,6 +360,9 @@ def test_what_was_done_comes_before_what_was_listed() -> None:
     assert "- User: Find a hotel in Porto." in text
 
 
+HOUSES = ["mill", "barn", "inn", "farm", "hut", "tower", "chapel", "forge"]
+
+
 @pytest.mark.parametrize("tokens", [200, 300, 512, 1000])
 @pytest.mark.parametrize("kind", ["chat", "long sentences", "one user", "tools"])
 def test_it_uses_the_room_it_has(tokens: int, kind: str) -> None:
@@ -371,7 +374,8 @@ def test_it_uses_the_room_it_has(tokens: int, kind: str) -> None:
         "long sentences": [
             Message(
                 "assistant",
-                f"Part {n} " + "says that the house stands near the river; it " * 9,
+                f"Part {n} "
+                + f"says that the {HOUSES[n % 8]} {HOUSES[n // 8]} stands near the river; it " * 9,
             )
             for n in range(40)
         ],
