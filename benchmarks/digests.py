@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,33 +48,33 @@ class Source:
     def __init__(self, conversation: Conversation) -> None:
         said = [one.get("content") or "" for one in conversation.messages if one["role"] != "tool"]
         of_cases = [text for case in conversation.cases for step in case.steps for _, text in step.lines]
-        self._said, self._cases = "\n".join(map(_flat, said)), "\n".join(map(_flat, of_cases))
+        self._said, self._cases = list(map(_flat, said)), "\n".join(map(_flat, of_cases))
 
     def is_small_talk(self, quoted: str) -> bool:
-        pieces = self._pieces(quoted)
-        return not identifiers(quoted) and not any(piece in self._cases for piece in pieces)
+        return not identifiers(quoted) and not any(one in self._cases for one in self._pieces(quoted))
 
     def is_altered(self, quoted: str) -> bool:
-        """Whether a sentence is quoted in part and what is missing names, denies or limits something."""
-        return any(bool(identifiers(rest)) or is_binding(rest) for rest in self._missing(quoted))
-
-    def _missing(self, quoted: str) -> Iterator[str]:
+        """Whether each message that it may come from says more: a name, a denial or a condition."""
         pieces = self._pieces(quoted)
-        at = self._said.find(pieces[0]) if pieces else -1
-        if at < 0:
-            return
-        line = self._said[self._said.rfind("\n", 0, at) + 1 : self._said.find("\n", at) % len(self._said)]
-        for start, end in sentence_spans(line):
-            sentence = line[start:end].strip()
-            some = [piece for piece in pieces if piece and (piece in sentence or sentence in piece)]
-            if some and not any(sentence in piece for piece in some):
-                for piece in some:
-                    sentence = sentence.replace(piece, "\n")
-                yield sentence
+        found = [_missing(said, pieces) for said in self._said if all(piece in said for piece in pieces)]
+        return bool(found) and all(any(identifiers(one) or is_binding(one) for one in some) for some in found)
 
     @staticmethod
     def _pieces(quoted: str) -> list[str]:
         return [piece for one in quoted.split(OMISSION) if (piece := _flat(one))]
+
+
+def _missing(said: str, pieces: Sequence[str]) -> list[str]:
+    """What is left of the sentences of a message that are quoted in part."""
+    sentences = [said[start:end].strip() for start, end in sentence_spans(said)]
+    found: list[str] = []
+    for sentence in sentences:
+        inside = [piece for piece in pieces if piece in sentence and piece != sentence]
+        if inside and not any(sentence in piece for piece in pieces):
+            for piece in inside:
+                sentence = sentence.replace(piece, "\n")
+            found.append(sentence)
+    return found
 
 
 def count_lines(parts: Sequence[str], source: Source, tally: Tally) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
@@ -31,7 +31,7 @@ from autonomy_ctx.language.sentences import (
     text_languages,
 )
 from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, Language, find_languages, load_language
-from autonomy_ctx.language.words import split_words
+from autonomy_ctx.language.words import Words, split_words
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.messages.text_cache import TextCache
@@ -57,12 +57,10 @@ PLAIN_SHARE, PLAIN_ROOM = 0.25, 0.5
 NO_TEXT_PLACEHOLDER = "[no text]"
 NO_LABEL = "\n"  # of what a model wrote: its lines do not say who said what
 
-_EMPTY = frozenset(("acknowledgement", "opener"))
-# A number, a time or a date: no name of a thing.
-_AMOUNT = lazy_pattern(r"\W{0,3}\d[\d.,:/-]*\s?[^\W\d]{0,3}|.{1,20}\s.{1,20}")
+_REPLIES = frozenset(("acknowledgement", "answer"))
+# A name of one thing, not of a kind of things, and no number, time or date.
+_THING = lazy_pattern(r"(?!\W{0,3}\d[\d.,:/-]*[^\W\d]{0,3}\Z)[^\s\d/@.]*+[\d/@.]\S*")
 _NUMBER = lazy_pattern(r"(?<!\S)[^\w\s]?\d[\d.,:]*(?![\w-])")
-# What makes a name that of one thing, and not of a kind of things.
-_CODE = lazy_pattern(r"[\d/@.]")
 _VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
 _KEY = lazy_pattern(r'"([^"\n]{1,40})"\s{0,2}:')
 _NO_FAILURE = lazy_pattern(r"\b(?:0|no) (?:fail|error)")
@@ -244,6 +242,8 @@ def _weigh_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quot
         line.text, line.place = piece, at
         if alike >= MIN_ALIKE_LINES:
             line.alike, line.kind = alike, max(line.kind, Kind.VALUE)
+        elif len(said) <= SHORT_RESULT_LINES:
+            line.kind = min(line.kind, Kind.OTHER)
         lines.append(line)
     return lines
 
@@ -264,11 +264,7 @@ def _weigh(
 ) -> Quotation:
     """A sentence with its kind; `is_outcome` when a tool said little else, or this last."""
     exact = identifiers(text)
-    names = (
-        tuple(one for one in key_names_of(text) if _CODE.search(one) and not _AMOUNT.fullmatch(one))
-        if exact
-        else ()
-    )
+    names = tuple(filter(_THING.fullmatch, key_names_of(text) if exact else ()))
     line = Quotation(who, text, Kind.LISTED, 0, 0, names, role is not ChatRole.TOOL, not exact)
     line.weight = 1 + len(names) + min(len(exact) - len(names), 2) / 2
     if role is ChatRole.TOOL:
@@ -285,8 +281,13 @@ def _weigh(
     spoken |= {code: load_language(code) for code in find_languages(words.folded, text)}
     languages = tuple(spoken.values())
     cues = find_meanings(words, languages) | find_meanings(words, languages, table="digest")
-    content = frozenset(word for word in words.folded if not any(_is_empty(word, one) for one in languages))
-    line.reply = _reply_kind(words.folded, languages)
+    content = frozenset(
+        word
+        for word in words.folded
+        if word not in (",", ":")
+        and not any(word in one.words["function"] or _opens(word, one) for one in languages)
+    )
+    line.reply = _reply_kind(words, languages)
     is_asked = "question" in cues or any(f"{mark} " in f"{text} " for mark in QUESTION_MARKS)
     is_talk = is_asked or "small_talk" in cues
     if role is not ChatRole.USER:
@@ -307,31 +308,19 @@ def _weigh(
     return line
 
 
-def _is_empty(word: str, language: Language) -> bool:
-    """Tell whether a word says nothing about a subject."""
-    known = (
-        *language.phrases["cues"].meanings.get(word, ()),
-        *language.phrases["digest"].meanings.get(word, ()),
-    )
-    return word in (",", ":") or word in language.words["function"] or not _EMPTY.isdisjoint(known)
+def _opens(word: str, language: Language) -> bool:
+    return "opener" in language.phrases["digest"].meanings.get(word, ())
 
 
-def _reply_kind(words: Sequence[str], languages: Iterable[Language]) -> str:
+def _reply_kind(words: Words, languages: Iterable[Language]) -> str:
     """The kind of a sentence that consists of acknowledgements or answers and of nothing else."""
-    kinds = set[str]()
-    at = 0
-    said = [word for word in words if word not in (",", ":")]
-    while at < len(said):
-        for length in (4, 3, 2, 1):
-            phrase = " ".join(said[at : at + length])
-            found = {kind for one in languages for kind in one.phrases["cues"].meanings.get(phrase, ())}
-            if at + length <= len(said) and not found.isdisjoint(("acknowledgement", "answer")):
-                kinds.add("acknowledgement" if "acknowledgement" in found else "answer")
-                at += length
-                break
-        else:
-            return ""
-    return "answer" if "answer" in kinds else "acknowledgement" if kinds else ""
+    said = sum(word not in (",", ":") for word in words.folded)
+    for language in languages:
+        found = [one for one in language.phrases["cues"].find(words) if not _REPLIES.isdisjoint(one.meanings)]
+        if said and sum(one.last - one.first + 1 for one in found) == said:
+            is_answer = any("acknowledgement" not in one.meanings for one in found)
+            return "answer" if is_answer else "acknowledgement"
+    return ""
 
 
 def _settle_replies(lines: Sequence[Quotation]) -> list[Quotation]:
@@ -369,12 +358,10 @@ def _show_arguments(call: ToolCall) -> str:
         return whole
     made, left = list[str](), MAX_ARGUMENTS_LENGTH
     for piece in map(_clean, split_clauses(whole)):
-        if len(piece) <= left and (len(call.arguments) <= MAX_END_LENGTH or not whole.endswith(piece)):
-            made.append(piece)
-            left -= len(piece)
-        elif made[-1:] != [OMISSION]:
-            made.append(OMISSION)
-    return " ".join(made) + "}" * (made[-1:] == [OMISSION] and whole.startswith("{"))
+        made.append(piece if len(piece) <= left else OMISSION)
+        left -= len(piece) if made[-1] is piece else 0
+    shown = " ".join(one for one, after in pairwise([*made, ""]) if (one, after) != (OMISSION, OMISSION))
+    return shown + "}" * (shown.endswith(OMISSION) and whole.startswith("{"))
 
 
 def _shape(line: str, languages: Sequence[Language]) -> object:
@@ -445,7 +432,9 @@ def _choose(
             room = min(left, int(tokens * (share if longest < tokens else 1.0)) - used)
             if line is first:
                 room = left
-            is_talk = line.is_plain and line.kind >= Kind.STATEMENT and line is not first
+            is_talk = line is not first and (
+                line.kind is Kind.LISTED or (line.is_plain and line.kind >= Kind.STATEMENT)
+            )
             too_much = is_talk and used > PLAIN_ROOM * tokens and plain >= PLAIN_SHARE * (len(kept) + 1)
             if at in kept or too_much or room < MIN_LINE_TOKENS or _clean(line.text) in seen:
                 plain += is_talk and at in kept

@@ -158,30 +158,15 @@ def _is_end(text: str, dot: int, end: int, languages: Iterable[Language]) -> boo
 def split_sentences(text: str) -> list[Sentence]:
     """The sentences of a message that its author said, in order, without code and logs."""
     own = split_speech(text).own
-    languages = text_languages(own)
-    return [
-        Sentence(sentence, is_item and start == 0)
-        for line, is_item in _spoken_lines(own, languages)
-        for start, end in sentence_spans(line, languages)
-        if (sentence := line[start:end].strip())
-    ]
-
-
-def _spoken_lines(text: str, languages: Sequence[Language]) -> Iterator[tuple[str, bool]]:
-    """Lines of prose; a line that was broken in the middle of a sentence is put together again."""
-    waiting, is_item = "", False
-    for line in text.splitlines():
-        mark = _LIST_ITEM.match(line)
-        body = " ".join((line[mark.end() :] if mark else line).split())
-        is_prose = bool(body) and not _is_code(body)
-        if waiting and is_prose and not mark and _goes_on(waiting, body, languages):
-            waiting += f" {body}"
-            continue
-        if waiting:
-            yield waiting, is_item
-        waiting, is_item = body if is_prose else "", mark is not None
-    if waiting:
-        yield waiting, is_item
+    languages, found = text_languages(own), list[Sentence]()
+    lines = ["" if _is_code(line) else line for line in own.splitlines()]
+    for block in _join_lines(lines, languages, keep_headings=False):
+        mark = _LIST_ITEM.match(block)
+        line = " ".join(block[mark.end() if mark else 0 :].split())
+        for start, end in sentence_spans(line, languages):
+            if sentence := line[start:end].strip():
+                found.append(Sentence(sentence, mark is not None and start == 0))
+    return found
 
 
 def _goes_on(before: str, line: str, languages: Sequence[Language]) -> bool:
@@ -201,7 +186,9 @@ def _goes_on(before: str, line: str, languages: Sequence[Language]) -> bool:
 
 def _is_code(line: str) -> bool:
     """Tell whether a line is code, a log or a table, and not what a person says."""
-    if _LOG_LINE.match(line) or line[-1] in "{};":
+    mark = _LIST_ITEM.match(line)
+    line = line[mark.end() if mark else 0 :].strip()
+    if _LOG_LINE.match(line) or line.endswith(("{", "}", ";")):
         return True
     marks = len(line) - len(line.translate(_CODE_CHARACTERS))
     return marks > 2 and marks > len(line) * MAX_CODE_SHARE
@@ -238,7 +225,9 @@ def has_heading(block: str) -> bool:
     return bool(others) and first.rstrip().endswith(_COLONS)
 
 
-def _join_lines(lines: Iterable[str], languages: Sequence[Language]) -> Iterator[str]:
+def _join_lines(
+    lines: Iterable[str], languages: Sequence[Language], *, keep_headings: bool = True
+) -> Iterator[str]:
     """Lines, but a sentence over several as one block, and a heading with what it announces."""
     block, is_heading, is_code, gap = "", False, False, False
     for line in lines:
@@ -255,7 +244,7 @@ def _join_lines(lines: Iterable[str], languages: Sequence[Language]) -> Iterator
         if block:
             yield block
         block, gap = line, False
-        is_heading = not is_code and line.rstrip().endswith(_COLONS)
+        is_heading = keep_headings and not is_code and line.rstrip().endswith(_COLONS)
     if block:
         yield block
 
