@@ -25,6 +25,8 @@ OWN_TABLES = ("words", "stems", "weekdays", "short_weekdays", "numbers", "months
 # What a word counts for its language: a frequent one, the same if other languages have it, and one of a date.
 CLEAR_VOTES, AMBIGUOUS_VOTES, DATE_VOTES = 2, 1, 1
 FORM_WEIGHT, SYNONYM_WEIGHT, KIND_WEIGHT = 1.0, 0.5, 0.4
+# Cues that tell the language of a message of one or two words.
+TELLING_CUES = ("negation", "acknowledgement", "answer")
 
 Source = dict[str, Any]
 
@@ -151,7 +153,9 @@ def finish_index(sources: dict[str, Source], stems: dict[str, Any]) -> dict[str,
         for word in function:
             is_clear = code == DEFAULT_LANGUAGE or word not in ambiguous
             words.setdefault(word, {})[code] = CLEAR_VOTES if is_clear else AMBIGUOUS_VOTES
-        for word in date_words(source):
+        cues = source.get("cues", {})
+        short = [one for name in TELLING_CUES for one in cues.get(name, []) if " " not in one]
+        for word in (*date_words(source), *finish_words(f"{code}.toml [cues]", short)):
             words.setdefault(word, {}).setdefault(code, DATE_VOTES)
         for letter in source.get("letters", ""):
             letters.setdefault(letter, []).append(code)

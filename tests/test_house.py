@@ -421,7 +421,6 @@ IMPURE_TODAY = {
     "autonomy_ctx.language.digest",
     "autonomy_ctx.language.identifiers",
     "autonomy_ctx.language.name_index",
-    "autonomy_ctx.language.quotations",
 }
 
 

@@ -30,10 +30,11 @@ from autonomy_ctx.compaction.plan import (
     Limits,
     bounded_start,
     chunk_end,
+    digests_to_merge,
     expected_messages,
     is_due,
     last_cut,
-    merging_size,
+    merged_digest_tokens,
     request_cut,
     segments_to_merge,
     window_start,
@@ -390,21 +391,25 @@ class SummaryJob:
     ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
         size = await self._segments_size(state)
-        chosen = segments_to_merge(segments, size)
+        has_model = self._settings.model is not None
+        chosen = (segments_to_merge if has_model else digests_to_merge)(segments, size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
-        outdated = await self._outdated_facts()
+        tokens, outdated = merged_digest_tokens(segments, chosen, size), await self._outdated_facts()
         try:
             with summary_span(first=chosen[0].first, last=chosen[-1].last, model=self._settings.model_name):
-                draft = await self._writer.write_merge(chosen, counter, cached, outdated)
+                if has_model:
+                    draft = await self._writer.write_merge(chosen, counter, cached)
+                else:
+                    draft = await self._writer.extract(texts, tokens, counter, outdated)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size limit always holds; a failed call is repeated only while there is room.
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             if isinstance(error, UnfitSummary):
                 self._metrics.count_refusal(error.reason)
-            draft = await self._writer.extract(texts, counter, outdated)
+            draft = await self._writer.extract(texts, tokens, counter, outdated)
         return _make_segment(
             draft,
             chosen[0].first,
@@ -472,11 +477,15 @@ class SummaryJob:
     async def _merge_digests(self) -> None:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
-        waiting = [one for one in state.segments if one.provisional]
-        if len(waiting) < 2 or merging_size(state.segments) <= await self._segments_size(state):
+        size = await self._segments_size(state)
+        waiting = digests_to_merge(state.segments, size, provisional=True)
+        if not waiting:
             return
         draft = await self._writer.extract(
-            [one.text for one in waiting], self._memory.token_counter, await self._outdated_facts()
+            [one.text for one in waiting],
+            merged_digest_tokens(state.segments, waiting, size),
+            self._memory.token_counter,
+            await self._outdated_facts(),
         )
         times = (waiting[0].began, waiting[-1].ended)
         segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True, times=times)

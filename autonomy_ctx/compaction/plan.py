@@ -189,9 +189,24 @@ def _start_within(entries: Sequence[Entry], most: int, count: CountMessage) -> i
 MERGE_FAN_IN, MERGE_SHARE = 4, 0.75
 # What the line above a segment takes, rounded up.
 RANGE_TOKENS = 44
-# A merged digest is smaller than a new one. The more segments there is room for, the fewer merges
-# a message goes through.
-MERGED_DIGEST_PART = 7
+# The part of the room that a merged digest takes; the rest is for the next ones.
+MERGED_DIGEST_SHARE = 0.5
+
+
+def digests_to_merge(
+    segments: Sequence[StoredSegment], size: int, *, provisional: bool = False
+) -> tuple[StoredSegment, ...]:
+    """All digests once they exceed the size: their lines are compared, so the old are as good as the new."""
+    chosen = tuple(segment for segment in segments if segment.provisional == provisional)
+    return chosen if len(chosen) > 1 and merging_size(segments) > size else ()
+
+
+def merged_digest_tokens(
+    segments: Sequence[StoredSegment], chosen: Sequence[StoredSegment], size: int
+) -> int:
+    """The tokens of a digest that takes the place of some segments, beside those that stay."""
+    room = size - merging_size([segment for segment in segments if segment not in chosen])
+    return max(int(room * MERGED_DIGEST_SHARE), 32)
 
 
 def segment_target(tokens: int, size: int) -> int:

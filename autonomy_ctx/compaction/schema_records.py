@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.compaction.reply_text import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
 from autonomy_ctx.compaction.schema import SchemaSection, SectionKind, SummarySchema, heading_key
-from autonomy_ctx.language.clauses import split_prose
-from autonomy_ctx.language.digest import QUESTION_MARKS, digest, digest_texts, has_failed
+from autonomy_ctx.language.digest import digest, digest_texts, has_failed
 from autonomy_ctx.language.facts import find_facts
+from autonomy_ctx.language.sentences import QUESTION_MARKS, split_prose
 from autonomy_ctx.messages.fact import normalize_fact
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.tokens import TokenCounter

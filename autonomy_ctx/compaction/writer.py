@@ -19,7 +19,6 @@ from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     MAX_BATCH_TOKENS,
-    MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
     segment_target,
 )
@@ -268,15 +267,12 @@ class SegmentWriter:
         segments: Sequence[StoredSegment],
         counter: TokenCounter,
         cached: CachedRequest | None = None,
-        outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """Merge several segments into one; without a model, facts that no longer hold are left out.
+        """Merge several segments into one with the model.
 
         With a schema the model writes only the sections to rewrite, and is not called if there are none.
         """
         texts, count = [segment.text for segment in segments], counter.count_text
-        if self._model is None:
-            return await self.extract(texts, counter, outdated)
         schema, instructions, most = self.settings.schema, self.settings.instructions, self.settings.size // 4
         sections: Sequence[SchemaSection] = ()
         layout = None
@@ -341,10 +337,10 @@ class SegmentWriter:
         return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def extract(
-        self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
+        self, texts: Sequence[str], tokens: int, counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
-        """Merge texts without a model, keeping the lines that say most."""
-        tokens, schema = max(self.settings.size // MERGED_DIGEST_PART, 32), self.settings.schema
+        """Merge texts without a model, keeping the lines that say most and no facts that no longer hold."""
+        schema = self.settings.schema
         if schema is not None:
             merge = SectionMerge.of(texts, schema)
             return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)

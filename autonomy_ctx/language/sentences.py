@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.reported_speech import split_speech
-from autonomy_ctx.language.tables import Language, find_languages, load_language
+from autonomy_ctx.language.tables import START_MARK, Language, find_languages, load_language
 from autonomy_ctx.language.words import Words, fold_text, split_words
 
-MAX_LANGUAGE_SAMPLE = 2000  # characters of a text by which its languages are found
+MAX_LANGUAGE_SAMPLE = 600  # characters of a text by which its languages are found
 MIN_WRAPPED_LINE = 60  # characters; a line that is broken in the middle of a sentence is at least this long
 MAX_JOINED_LENGTH = 1200  # characters of a sentence over several lines
 MAX_LINE_LENGTH = 300  # characters; a longer line of a tool is divided into sentences or records
@@ -31,6 +31,7 @@ QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 # What makes another statement of the one beside it.
 BINDING = frozenset(("negation", "condition"))
 _CONTINUATION = frozenset(("condition", "restriction", "conjunction", "continuation"))
+_CLAUSE_MARKS = frozenset(".!?;\n\u2026\u3002\u2014\u2013(")
 _COLONS = (":", "\uff1a")
 _CLOSING_MARKS = "\"')]»”’*"  # noqa: RUF001
 _CODE_CHARACTERS = dict.fromkeys(map(ord, "{}[]<>;=|&$\\^~"))
@@ -83,15 +84,21 @@ def find_meanings(
     folded = words.folded
     for phrases in [language.phrases[table] for language in languages]:
         meanings, lengths = phrases.meanings, phrases.longest
+        opened = 0  # a clause begins up to here: nothing but openers stands before
         for at, word in enumerate(folded[:most]):
-            if word not in lengths:
-                continue
-            found.update(meanings.get(word, ()))
-            for end in range(at + 2, min(at + lengths[word], len(folded)) + 1):
-                phrase = " ".join(folded[at:end])
-                if phrase in meanings and words.are_joined(at, end - 1):
-                    found.update(meanings[phrase])
+            for end in range(at + 1, min(at + lengths.get(word, 0), len(folded)) + 1):
+                known = meanings.get(word if end == at + 1 else " ".join(folded[at:end]))
+                if not known or (end > at + 1 and not words.are_joined(at, end - 1)):
+                    continue
+                is_start = at <= opened or _begins_clause(words, at)
+                found.update(one.lstrip(START_MARK) for one in known if is_start or one[0] != START_MARK)
+                opened = end if is_start and "opener" in known else opened
     return found
+
+
+def _begins_clause(words: Words, at: int) -> bool:
+    between = words.text[words.ends[at - 1] : words.starts[at]]
+    return words.folded[at - 1] in (",", ":") or not _CLAUSE_MARKS.isdisjoint(between)
 
 
 def is_binding(text: str, languages: Sequence[Language] = ()) -> bool:
@@ -151,30 +158,15 @@ def _is_end(text: str, dot: int, end: int, languages: Iterable[Language]) -> boo
 def split_sentences(text: str) -> list[Sentence]:
     """The sentences of a message that its author said, in order, without code and logs."""
     own = split_speech(text).own
-    languages = text_languages(own)
-    return [
-        Sentence(sentence, is_item and start == 0)
-        for line, is_item in _spoken_lines(own, languages)
-        for start, end in sentence_spans(line, languages)
-        if (sentence := line[start:end].strip())
-    ]
-
-
-def _spoken_lines(text: str, languages: Sequence[Language]) -> Iterator[tuple[str, bool]]:
-    """Lines of prose; a line that was broken in the middle of a sentence is put together again."""
-    waiting, is_item = "", False
-    for line in text.splitlines():
-        mark = _LIST_ITEM.match(line)
-        body = " ".join((line[mark.end() :] if mark else line).split())
-        is_prose = bool(body) and not _is_code(body)
-        if waiting and is_prose and not mark and _goes_on(waiting, body, languages):
-            waiting += f" {body}"
-            continue
-        if waiting:
-            yield waiting, is_item
-        waiting, is_item = body if is_prose else "", mark is not None
-    if waiting:
-        yield waiting, is_item
+    languages, found = text_languages(own), list[Sentence]()
+    lines = ["" if _is_code(line) else line for line in own.splitlines()]
+    for block in _join_lines(lines, languages, keep_headings=False):
+        mark = _LIST_ITEM.match(block)
+        line = " ".join(block[mark.end() if mark else 0 :].split())
+        for start, end in sentence_spans(line, languages):
+            if sentence := line[start:end].strip():
+                found.append(Sentence(sentence, mark is not None and start == 0))
+    return found
 
 
 def _goes_on(before: str, line: str, languages: Sequence[Language]) -> bool:
@@ -194,7 +186,9 @@ def _goes_on(before: str, line: str, languages: Sequence[Language]) -> bool:
 
 def _is_code(line: str) -> bool:
     """Tell whether a line is code, a log or a table, and not what a person says."""
-    if _LOG_LINE.match(line) or line[-1] in "{};":
+    mark = _LIST_ITEM.match(line)
+    line = line[mark.end() if mark else 0 :].strip()
+    if _LOG_LINE.match(line) or line.endswith(("{", "}", ";")):
         return True
     marks = len(line) - len(line.translate(_CODE_CHARACTERS))
     return marks > 2 and marks > len(line) * MAX_CODE_SHARE
@@ -203,18 +197,18 @@ def _is_code(line: str) -> bool:
 # -- what can be quoted alone -------------------------------------------------------------------------
 
 
-def split_prose(text: str) -> Iterator[str]:
+def split_prose(text: str, languages: Sequence[Language] = ()) -> Iterator[str]:
     """The sentences of a text, each with the parts that it needs to be understood.
 
     An empty one separates two lines, whose sentences are not neighbours.
     """
-    languages = text_languages(text)
+    languages = languages or text_languages(text)
     for block in _join_lines(text.splitlines(), languages):
         yield from [block] if has_heading(block) else _join_restrictions(block, languages)
         yield ""
 
 
-def split_output(text: str) -> Iterator[str]:
+def split_output(text: str, languages: Sequence[Language] = ()) -> Iterator[str]:
     """The lines of what a program printed; a long line in its records or sentences."""
     for line in text.splitlines():
         if len(line) <= MAX_LINE_LENGTH and not line.startswith(("[{", '{"')):
@@ -222,7 +216,7 @@ def split_output(text: str) -> Iterator[str]:
         elif line.lstrip().startswith(("{", "[")):
             yield from _split_at(line, (match.end() for match in _RECORD_END.finditer(line)))
         else:
-            yield from _join_restrictions(line, text_languages(line))
+            yield from _join_restrictions(line, languages or text_languages(line))
 
 
 def has_heading(block: str) -> bool:
@@ -231,7 +225,9 @@ def has_heading(block: str) -> bool:
     return bool(others) and first.rstrip().endswith(_COLONS)
 
 
-def _join_lines(lines: Iterable[str], languages: Sequence[Language]) -> Iterator[str]:
+def _join_lines(
+    lines: Iterable[str], languages: Sequence[Language], *, keep_headings: bool = True
+) -> Iterator[str]:
     """Lines, but a sentence over several as one block, and a heading with what it announces."""
     block, is_heading, is_code, gap = "", False, False, False
     for line in lines:
@@ -248,7 +244,7 @@ def _join_lines(lines: Iterable[str], languages: Sequence[Language]) -> Iterator
         if block:
             yield block
         block, gap = line, False
-        is_heading = not is_code and line.rstrip().endswith(_COLONS)
+        is_heading = keep_headings and not is_code and line.rstrip().endswith(_COLONS)
     if block:
         yield block
 
@@ -271,14 +267,19 @@ def _join_restrictions(block: str, languages: Sequence[Language]) -> Iterator[st
 
 
 def _leans_back(sentence: str, languages: Sequence[Language]) -> bool:
-    """Tell whether a sentence restricts the one before it: "But only if ...", "No lo compartas."."""
+    """Tell whether a sentence limits the one before it: "But only if ...", "No lo compartas.", "Don't."."""
     words = split_words(sentence[:200])
     if "restriction" in find_meanings(words, languages, most=1):
         return True
     if len(words) > MAX_BACKWARD_WORDS or identifiers(sentence):
         return False
     meanings = find_meanings(words, languages)
-    return "backward" in meanings and not BINDING.isdisjoint(meanings)
+    if BINDING.isdisjoint(meanings):
+        return False
+    return "backward" in meanings or all(
+        any(word in one.words["function"] or word in one.phrases["cues"].meanings for one in languages)
+        for word in words.folded
+    )
 
 
 # -- clauses ------------------------------------------------------------------------------------------

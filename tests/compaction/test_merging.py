@@ -12,7 +12,13 @@ from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Memory, Message
-from autonomy_ctx.compaction.plan import MERGE_FAN_IN, MERGED_DIGEST_PART, merging_size, segments_to_merge
+from autonomy_ctx.compaction.plan import (
+    MERGE_FAN_IN,
+    digests_to_merge,
+    merged_digest_tokens,
+    merging_size,
+    segments_to_merge,
+)
 from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
@@ -104,34 +110,35 @@ def test_a_message_is_merged_a_few_times_however_long_the_conversation(number: i
     assert merged_tokens <= 250 * number * (2 + log(number, MERGE_FAN_IN))
 
 
-def test_levels_of_digests_grow_with_the_logarithm() -> None:
-    """2,400 messages in batches of ten, digested and merged as a summary without a model is."""
+def test_old_digests_are_as_good_as_new_ones_in_a_merge() -> None:
+    """1,200 messages in batches of ten, digested and merged as a summary without a model is."""
     counter, size = TokenCounter(), 2048
     rows: list[StoredSegment] = []
-    batches = 240
-
-    def digest_segment(text: str, first: int, last: int, level: int) -> StoredSegment:
-        return StoredSegment(first=first, last=last, text=text, tokens=counter.count_text(text), level=level)
-
-    for at in range(1, batches + 1):
-        messages = [
-            Message(
-                "user" if number % 2 else "assistant",
-                f"Order {at}{number} goes to customer C-{at * 7 + number} in Porto. " * 2
-                + f"It was packed by worker {number} on line {at} with {at + number} others that wait there.",
-            )
-            for number in range(10)
+    for at in range(1, 121):
+        talk = [
+            Message("user", f"how does the {word} usually work, just curious")
+            for word in ("oven", "lamp", "door", "roof", "wall", "sink", "fan", "bell")
         ]
-        rows.append(digest_segment(digest(messages, tokens=size // 4, counter=counter), at, at, 0))
-        while chosen := segments_to_merge(rows, size):
-            texts = [one.text for one in chosen]
-            text = digest_texts(texts, tokens=size // MERGED_DIGEST_PART, counter=counter)
-            level = 1 + max(one.level for one in chosen)
-            start = rows.index(chosen[0])
-            rows[start : start + len(chosen)] = [
-                digest_segment(text, chosen[0].first, chosen[-1].last, level)
-            ]
-        assert max(one.level for one in rows) <= log(at, 4) + 2
+        done = f"Ordered, the number is ORD-{4000 + at}." if at % 6 == 0 else "It is fine as it is."
+        messages = [*talk, Message("user", "Go on."), Message("assistant", done)]
+        text = digest(messages, tokens=size // 4, counter=counter)
+        rows.append(StoredSegment(first=at, last=at, text=text, tokens=counter.count_text(text)))
+        if chosen := digests_to_merge(rows, size):
+            tokens = merged_digest_tokens(rows, chosen, size)
+            text = digest_texts([one.text for one in chosen], tokens=tokens, counter=counter)
+            rows = [StoredSegment(first=1, last=at, text=text, tokens=counter.count_text(text))]
+        assert merging_size(rows) <= size
+    shown = "\n".join(one.text for one in rows)
+    assert all(f"ORD-{4000 + at}" in shown for at in range(6, 121, 6))
+    assert rows[0].text.count("just curious") <= 0.25 * len(rows[0].text.splitlines())
+
+
+def test_digests_are_merged_beside_what_a_model_wrote() -> None:
+    rows = [*row(0, 0, 0), segment(4, 4, provisional=True), segment(5, 5, provisional=True)]
+    assert digests_to_merge(rows, 500, provisional=True) == ()
+    chosen = digests_to_merge(rows, 400, provisional=True)
+    assert chosen == tuple(rows[3:])
+    assert merged_digest_tokens(rows, chosen, 400) == (400 - merging_size(rows[:3])) // 2
 
 
 async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(memory: Memory) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import Message, ToolCall
-from autonomy_ctx.language.clauses import split_clauses, split_prose
 from autonomy_ctx.language.digest import digest, digest_texts
+from autonomy_ctx.language.identifiers import identifiers
+from autonomy_ctx.language.sentences import split_clauses, split_prose
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -60,6 +61,8 @@ WHOLE = [
     "Réserve le vol AF1180, sauf s'il part avant 9h30.",
     "Reserva la mesa 14 para cuatro personas, pero nunca en la terraza.",
     "Reserve o quarto 305, mas não no dia 12 de maio.",
+    "El código de la caja es 4711-B, no lo compartas con nadie.",
+    "El código del garaje es 8820-K. No lo compartas.",
     "请把 v2.4.1 部署到 prod-eu-3，但不要重启 db-7。",  # noqa: RUF001
     "v2.4.1 を prod-eu-3 にデプロイしてください。ただし db-7 は再起動しないでください。",
     "انشر الإصدار v2.4.1 على prod-eu-3، لكن لا تشغل db-7.",
@@ -171,13 +174,24 @@ def test_what_denies_or_limits_is_shown_with_the_rest(sentence: str, tokens: int
     text = digest([Message("user", sentence)], tokens=tokens, counter=COUNTER)
     if text in ("- User: [...]", "- [...]"):
         return
-    for cue in (
-        "never start it while the export runs",
-        "only if the tests pass",
-        "unless Ana says so",
-        "not before 9am",
-    ):
+    for cue in BOUND:
         assert text.lower().count(cue) == sentence.lower().count(cue)
+    assert all(name in text for name in identifiers(sentence))
+
+
+@some
+@given(st.lists(long_sentences(), min_size=1, max_size=4), st.integers(24, 200))
+def test_a_merge_loses_no_name_denial_or_condition_of_a_sentence(said: list[str], tokens: int) -> None:
+    texts = [digest([Message("user", one)], tokens=400, counter=COUNTER) for one in said]
+    text = digest_texts(texts, tokens=tokens, counter=COUNTER)
+    for line in filter(LABEL.match, text.splitlines()):
+        pieces = [piece for piece in quotes(line) if piece]
+        sources = [one for one in said if pieces and _has_in_order(one, pieces)]
+        assert not sources or any(
+            all(name in line for name in identifiers(one))
+            and all(line.lower().count(cue) == one.lower().count(cue) for cue in BOUND)
+            for one in sources
+        ), line
 
 
 @some
@@ -360,6 +374,9 @@ def test_what_was_done_comes_before_what_was_listed() -> None:
     assert "- User: Find a hotel in Porto." in text
 
 
+HOUSES = ["mill", "barn", "inn", "farm", "hut", "tower", "chapel", "forge"]
+
+
 @pytest.mark.parametrize("tokens", [200, 300, 512, 1000])
 @pytest.mark.parametrize("kind", ["chat", "long sentences", "one user", "tools"])
 def test_it_uses_the_room_it_has(tokens: int, kind: str) -> None:
@@ -371,7 +388,8 @@ def test_it_uses_the_room_it_has(tokens: int, kind: str) -> None:
         "long sentences": [
             Message(
                 "assistant",
-                f"Part {n} " + "says that the house stands near the river; it " * 9,
+                f"Part {n} "
+                + f"says that the {HOUSES[n % 8]} {HOUSES[n // 8]} stands near the river; it " * 9,
             )
             for n in range(40)
         ],
