@@ -58,6 +58,8 @@ def finish(code: str, source: Source) -> dict[str, Any]:
     words = {
         name: finish_words(f"{code}.toml [words] {name}", found) for name, found in tables["words"].items()
     }
+    if "months" in tables:
+        words["months"] = sorted({fold_text(name) for names in tables["months"].values() for name in names})
     numbers = {
         fold_text(word): int(number) for number, names in tables.get("numbers", {}).items() for word in names
     }

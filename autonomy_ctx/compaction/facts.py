@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
+from autonomy_ctx.language.dates import resolve_dates
 from autonomy_ctx.language.fact import (
     Fact,
     FactChange,
@@ -24,7 +25,6 @@ from autonomy_ctx.language.fact import (
 from autonomy_ctx.language.fact_rules import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile_rules import find_profile_statements, read_statement
-from autonomy_ctx.language.relative_dates import resolve_dates
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.memory.outline import FactEnd

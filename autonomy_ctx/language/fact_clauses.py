@@ -12,8 +12,7 @@ from autonomy_ctx.language import fact_cues, fact_words
 from autonomy_ctx.language.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.phrases import PhraseMatch, PhraseTable, Words, split_phrases, split_words
-from autonomy_ctx.language.relative_dates import MONTH_WORDS
-from autonomy_ctx.language.tables import stop_words
+from autonomy_ctx.language.tables import month_words, stop_words
 from autonomy_ctx.language.words import fold_text, is_unspaced
 from autonomy_ctx.messages.text_cache import TextCache, word_cache
 
@@ -132,7 +131,7 @@ class Clause:
             word, number, following = match.groups()
             # What follows is mostly what a figure counts: "we expect 40 visitors".
             is_counted = following and following not in _ignored_words()
-            if word not in MONTH_WORDS | _ignored_words() and not is_counted:
+            if word not in month_words() | _ignored_words() and not is_counted:
                 found.setdefault(stem_word(word), set()).add(number)
         return found
 
@@ -475,7 +474,7 @@ def _is_read_subject(text: str, words: Words, named: Sequence[str], value: int, 
 
 def _has_date(words: Sequence[str]) -> bool:
     return any(
-        (one in MONTH_WORDS and other[0].isdigit()) or (other in MONTH_WORDS and one[0].isdigit())
+        (one in month_words() and other[0].isdigit()) or (other in month_words() and one[0].isdigit())
         for one, other in pairwise(words)
     )
 
@@ -581,8 +580,8 @@ def _quantities(text: str, words: Words) -> frozenset[str]:
         before = folded[first - 1] if first else ""
         # "12 May", "May 12", "12 de mayo", "the 12th of May".
         later = folded[index + 2] if index + 2 < len(folded) else ""
-        is_month = before in MONTH_WORDS or after in MONTH_WORDS
-        is_month = is_month or (after in ("de", "of") and later in MONTH_WORDS)
+        is_month = before in month_words() or after in month_words()
+        is_month = is_month or (after in ("de", "of") and later in month_words())
         if is_month or text.startswith("\u6708", end):
             found.add("date")
         elif after in ("am", "pm", "uhr") or text[start - 1 : start] == ":":
@@ -623,7 +622,7 @@ def _common_units() -> frozenset[str]:
 
 @cache
 def _month_stems() -> frozenset[str]:
-    return frozenset(stem_word(month) for month in MONTH_WORDS)
+    return frozenset(stem_word(month) for month in month_words())
 
 
 def is_numbered(clause: Clause) -> bool:

@@ -14,6 +14,7 @@ from functools import cache
 
 from autonomy_ctx.language import fact_cues
 from autonomy_ctx.language.compared_facts import ComparedFacts, HoldingFact, has_code
+from autonomy_ctx.language.dates import has_weekday, resolve_dates
 from autonomy_ctx.language.fact import (
     ASSISTANT_NOTE,
     MAX_FACT_CHARACTERS,
@@ -62,7 +63,6 @@ from autonomy_ctx.language.fact_messages import (
 )
 from autonomy_ctx.language.fact_syntax import is_undone, is_universal, plans
 from autonomy_ctx.language.phrases import PhraseTable, split_words
-from autonomy_ctx.language.relative_dates import has_weekday, resolve_dates
 from autonomy_ctx.language.sentences import Sentence
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall, content_text

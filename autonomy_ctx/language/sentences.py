@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.relative_dates import MONTH_WORDS
 from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.language.tables import month_words
 from autonomy_ctx.language.words import fold_text
 
 MIN_WRAPPED_LINE = 60  # characters; a line that is broken in the middle of a sentence is at least this long
@@ -109,5 +109,5 @@ def _is_end(line: str, dot: int, end: int) -> bool:
     if word in _ABBREVIATIONS or (len(word) == 2 and word[0].isalpha() and end < len(line)):
         return False
     following = _NEXT_WORD.match(line, end)
-    is_day = word[:-1].isdigit() and following is not None and fold_text(following[1]) in MONTH_WORDS
+    is_day = word[:-1].isdigit() and following is not None and fold_text(following[1]) in month_words()
     return not is_day
