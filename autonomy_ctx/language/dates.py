@@ -56,12 +56,12 @@ def resolve_dates(text: str, at: datetime) -> str:
     A relative date with a date in figures beside it is left alone, so doing it twice changes nothing.
     """
     words = split_words(text)
-    languages = [load_language(code) for code in find_languages(words.folded, text)]
+    spoken = _words_outside_notes(words)
+    languages = _find_languages(words, spoken)
     found = _find_dates(words, languages)
     if not found:
         return text
     dates = sorted(_explicit_dates(words, languages))
-    spoken = _words_outside_notes(words)
     pieces, done = [], 0
     for one in found:
         start, end = words.starts[one.first], words.ends[one.last]
@@ -76,8 +76,13 @@ def resolve_dates(text: str, at: datetime) -> str:
 def has_weekday(text: str) -> bool:
     """Tell whether the text names a day of the week as a date, which in a rule may be every such day."""
     words = split_words(text)
-    languages = [load_language(code) for code in find_languages(words.folded, text)]
+    languages = _find_languages(words, range(len(words)))
     return any(one.weekday is not None for one in _find_dates(words, languages))
+
+
+def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
+    codes = find_languages([words.folded[at] for at in spoken], words.text)
+    return [load_language(code) for code in codes]
 
 
 def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:

@@ -84,8 +84,12 @@ class LanguageIndex:
     # The first and the last letter of a script, and its language.
     scripts: Sequence[tuple[str, str, str]]
     stop_words: frozenset[str]
-    # By the folded name, the numbers of the months that it may be.
+    # The months that a folded name may be, by their numbers; all names with a capital, the longest first.
     months: Mapping[str, Sequence[int]]
+    month_names: Sequence[str]
+    # After the number of a day, and between it and the month.
+    ordinal_endings: Sequence[str]
+    date_joints: Sequence[str]
     # Words with a slash that are no path.
     word_pairs: frozenset[str]
 
