@@ -56,18 +56,21 @@ def former_method(old: str, new: str) -> Any:
 class _LazyPattern:
     """Stands in for a compiled pattern until it is used."""
 
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: str | Callable[[], str], flags: int) -> None:
         self._pattern, self._flags = pattern, flags
+
+    def _compile(self) -> re.Pattern[str]:
+        return re.compile(self._pattern if isinstance(self._pattern, str) else self._pattern(), self._flags)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _PATTERN_METHODS:
             raise AttributeError(name)
-        compiled = re.compile(self._pattern, self._flags)
+        compiled = self._compile()
         # From now on found without coming here.
         vars(self).update({method: getattr(compiled, method) for method in _PATTERN_METHODS})
         return getattr(compiled, name)
 
 
-def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A pattern for its methods; what is wrong with it shows when it is first used."""
+def lazy_pattern(pattern: str | Callable[[], str], flags: int = 0) -> re.Pattern[str]:
+    """A pattern, or what makes it, for its methods; what is wrong with it shows when it is first used."""
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ def finish(code: str, source: Source) -> dict[str, Any]:
     words = {
         name: finish_words(f"{code}.toml [words] {name}", found) for name, found in tables["words"].items()
     }
+    if "months" in tables:
+        words["months"] = sorted({fold_text(name) for names in tables["months"].values() for name in names})
     numbers = {
         fold_text(word): int(number) for number, names in tables.get("numbers", {}).items() for word in names
     }
@@ -180,10 +182,25 @@ def finish_index(sources: dict[str, Source], stems: dict[str, Any]) -> dict[str,
         "scripts": [[*source["script"], code] for code, source in sources.items() if "script" in source],
         "stop_words": sorted(set(stop)),
         "months": dict(sorted(months.items())),
-        "word_pairs": sorted(
-            {fold_text(pair) for one in sources.values() for pair in one["words"].get("pairs", [])}
+        "month_names": longest_first(
+            name.capitalize()
+            for source in sources.values()
+            for names in source.get("months", {}).values()
+            for name in names
         ),
+        "ordinal_endings": longest_first(words_of(sources, "ordinal_endings")),
+        "date_joints": longest_first(words_of(sources, "date_joints")),
+        "word_pairs": longest_first(words_of(sources, "pairs")),
     }
+
+
+def words_of(sources: dict[str, Source], name: str) -> list[str]:
+    """A list of `[words]`, of all languages."""
+    return [fold_text(word) for source in sources.values() for word in source["words"].get(name, [])]
+
+
+def longest_first(words: Iterable[str]) -> list[str]:
+    return sorted(set(words), key=lambda word: (-len(word), word))
 
 
 def date_words(source: Source) -> set[str]:

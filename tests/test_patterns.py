@@ -82,7 +82,7 @@ def patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, _lazy._LazyPattern):
-        yield re.compile(value._pattern, value._flags)
+        yield value._compile()
     elif isinstance(value, dict):
         for one in (*value.keys(), *value.values()):
             yield from patterns_in(one)
@@ -140,7 +140,7 @@ _UNIQUE = {(one.pattern, one.methods): one for one in (*inline_patterns(), *modu
 ALL = {one.where: one for one in _UNIQUE.values()}
 # Made of a text that is known only later. Each is `re.escape` of that text, with bounded repeats around it.
 MADE_LATER = {
-    "autonomy_ctx._lazy.__getattr__",
+    "autonomy_ctx._lazy._compile",
     "autonomy_ctx.messages.transcript.neutralize_text",
     "autonomy_ctx.messages.transcript.wrap_untrusted",
 }

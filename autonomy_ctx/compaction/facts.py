@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
+from autonomy_ctx.language.dates import resolve_dates
 from autonomy_ctx.language.facts import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile import find_profile_statements, profile_subject
-from autonomy_ctx.language.relative_dates import resolve_dates
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.language.statement import read_languages

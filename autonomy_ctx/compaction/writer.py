@@ -16,6 +16,7 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.checks import CUT_OFF, Verdict, better, check_summary
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
+from autonomy_ctx.compaction.key_names import key_identifiers, rank_names
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     MAX_BATCH_TOKENS,
@@ -52,7 +53,7 @@ from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.identifiers import coverage
-from autonomy_ctx.language.name_index import key_identifiers, key_names_of, rank_names
+from autonomy_ctx.language.name_index import key_names_of
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.messages.fact import Fact, FactLine, SplitReply, split_facts

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from autonomy_ctx.compaction.checks import check_summary
+from autonomy_ctx.compaction.key_names import key_identifiers
 from autonomy_ctx.compaction.plan import COMPRESSION_RATIO, MIN_SUMMARY_TOKENS
 from autonomy_ctx.compaction.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
-from autonomy_ctx.language.name_index import key_identifiers
 from autonomy_ctx.messages.cuts import (
     find_window_start,
     is_instruction,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.relative_dates import has_weekday, resolve_dates
+from autonomy_ctx.language.dates import has_weekday, resolve_dates
 from autonomy_ctx.language.sentences import QUESTION_MARKS, Sentence, split_sentences
 from autonomy_ctx.language.statement import (
     BRACKETED_DATE,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
+from autonomy_ctx.language.tables import load_index
 
 MAX_IDENTIFIERS = 4000
 MAX_IDENTIFIER_LENGTH = 200
@@ -19,22 +20,33 @@ MAX_URL_LENGTH = 2000
 
 # Scripts written without spaces: their characters end a word in another script.
 WIDE_CHARACTERS = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+_OPENING = {")": "(", "]": "[", "}": "{"}
 _QUOTES = '"`\u201c\u201d\u201e'
 _URL_DELIMITERS = rf"\s<>{_QUOTES}{WIDE_CHARACTERS}"
 _WORD_DELIMITERS = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{WIDE_CHARACTERS}"
-_MONTH = r"(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[a-z]{0,6}\.?"
 
-# Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be a
-# month. What follows is optional, so that a text of nothing else is not tried again from every character.
-_WORD_PATTERN = lazy_pattern(
-    rf"[{_WORD_DELIMITERS}]*+"
-    r"(?:[A-Za-z][a-z]*+[.,;:!?)]*+(?:\s++(?!\d)|\Z))*+(?:"
-    rf"(?P<url>[A-Za-z][A-Za-z0-9+.-]{{1,9}}://[^{_URL_DELIMITERS}]+)"
-    rf"|(?P<date>\d{{1,2}}(?:\.|st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
-    rf"|{_MONTH} (?:\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|\d{{4}})(?!\w)"
-    r"|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}日)?)"
-    rf"|(?P<word>[^{_WORD_DELIMITERS}]+(?:(?<=\d),(?=\d)[^{_WORD_DELIMITERS}]+)*))?"
-)
+
+def _make_word_pattern() -> str:
+    """A word, URL or date.
+
+    Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be
+    a month. What follows is optional, so that a text of nothing else is not tried again from every character.
+    """
+    index = load_index()
+    month = rf"(?:{'|'.join(index.month_names)})\.?"
+    nth, joints = "|".join(index.ordinal_endings), "|".join(index.date_joints)
+    return (
+        rf"[{_WORD_DELIMITERS}]*+"
+        r"(?:[A-Za-z][a-z]*+[.,;:!?)]*+(?:\s++(?!\d)|\Z))*+(?:"
+        rf"(?P<url>[A-Za-z][A-Za-z0-9+.-]{{1,9}}://[^{_URL_DELIMITERS}]+)"
+        rf"|(?P<date>\d{{1,2}}(?:\.|{nth})? (?:(?:{joints}) )?{month}(?:,? \d{{4}})?(?!\w)"
+        rf"|{month} (?:\d{{1,2}}(?:{nth})?(?:,? \d{{4}})?|\d{{4}})(?!\w)"
+        r"|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}日)?)"
+        rf"|(?P<word>[^{_WORD_DELIMITERS}]+(?:(?<=\d),(?=\d)[^{_WORD_DELIMITERS}]+)*))?"
+    )
+
+
+_WORD_PATTERN = lazy_pattern(_make_word_pattern)
 _QUOTE_PATTERN = lazy_pattern(
     r"`(?P<code>[^`\n]{1,100})`"
     r'|"(?P<plain>(?=[^\s,:;])[^"\n]{2,60})"(?!:)'  # the keys of JSON are no quotes
@@ -45,9 +57,6 @@ _IDENTIFIER_HINT = lazy_pattern(r"[\d/\\@_.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 _IDENTIFIER_CHARACTER = lazy_pattern(r"[\d_\\@]")
 _LETTER_OR_DIGIT = lazy_pattern(r"[^\W_]")
 _QUOTE_MARK = lazy_pattern(f"[{_QUOTES}]")
-_ORDINARY_WORDS = frozenset(
-    ("and/or", "either/or", "he/she", "she/he", "his/her", "him/her", "yes/no", "n/a", "w/o", "und/oder")
-)
 THOUSANDS_SEPARATOR = lazy_pattern("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 
 
@@ -104,14 +113,9 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
 
 def _strip_url(url: str) -> str:
     """A URL without the sentence around it; a bracket that it opened itself stays."""
-    while url[-1] in ".,:;!?'*|" or (url[-1] in ")]}" and _has_unmatched_bracket(url)):
+    while url[-1] in ".,:;!?'*|" or url.count(url[-1]) > url.count(_OPENING.get(url[-1], url[-1])):
         url = url[:-1]
     return url
-
-
-def _has_unmatched_bracket(url: str) -> bool:
-    opened = {")": "(", "]": "[", "}": "{"}[url[-1]]
-    return url.count(url[-1]) > url.count(opened)
 
 
 def is_identifier(word: str) -> bool:
@@ -121,7 +125,7 @@ def is_identifier(word: str) -> bool:
     if _IDENTIFIER_CHARACTER.search(word):
         return True
     if "/" in word:
-        return word.lower() not in _ORDINARY_WORDS
+        return word.lower() not in load_index().word_pairs
     if "." in word:
         pieces = word.removeprefix(".").split(".")
         # Not "e.g" and not "well...then": a name has no empty piece and one longer than a letter.

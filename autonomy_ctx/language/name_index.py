@@ -1,26 +1,20 @@
-"""Which identifiers a text has, however they are written, and which ones of a conversation matter.
+"""Which identifiers a text has, however they are written.
 
 A record may write 1,200 for 1200, 2 May for 2026-05-02 and app.py for src/app.py: these are the same
-identifiers. `NameIndex` compares them so; `key_identifiers` leaves out what only tools listed.
+identifiers, and `NameIndex` compares them so.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR, WIDE_CHARACTERS, identifiers, is_identifier
+from autonomy_ctx.language.tables import load_index
 from autonomy_ctx.language.words import UNSPACED_SCRIPTS, fold_text
-from autonomy_ctx.messages.message import ChatRole, Message
-from autonomy_ctx.messages.transcript import visible_text
 
-MAX_KEY_IDENTIFIERS = 400
-# Of one message, one call, and the results after the last answer; what is beyond is a list, not a subject.
-MAX_SAID, MAX_CALLED, MAX_LISTED = 24, 8, 4
 # Characters; what is shorter is in too many texts by chance.
 MIN_LENGTH = 3
 # A day that is meant as "next Friday" lies at most so far from one that is named.
@@ -28,7 +22,6 @@ NEAR_DAYS = 14
 # Pieces of a name that must stand side by side in a text.
 PIECES = 3
 
-_NUMBER = lazy_pattern(r"\d+")
 _PIECE = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}{WIDE_CHARACTERS}]+")
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]{1,9}://(?:www\.)?")
 _ZERO_CENTS = lazy_pattern(r"(?<=\d)[.,]00?(?![\d.,])")
@@ -40,42 +33,22 @@ _CLOSING_TAG = lazy_pattern(r"</[a-z]{1,20}>", re.IGNORECASE)
 _LETTERS = lazy_pattern(r"[^\W\d_]+")
 _WORD_PAIR = lazy_pattern(r"[^\W\d_]+/[^\W\d_]+")
 _GLUED_SENTENCES = lazy_pattern(r"[^\W\d_]*[a-z]\.[A-Z][^\W\d_]*")
-_MONTH_STARTS = {
-    "jan": (1,),
-    "ene": (1,),
-    "feb": (2,),
-    "fev": (2,),
-    "mar": (3,),
-    "apr": (4,),
-    "abr": (4,),
-    "avr": (4,),
-    "may": (5,),
-    "mai": (5,),
-    "jun": (6,),
-    "jui": (6, 7),
-    "jul": (7,),
-    "aug": (8,),
-    "ago": (8,),
-    "aou": (8,),
-    "sep": (9,),
-    "set": (9,),
-    "oct": (10,),
-    "okt": (10,),
-    "out": (10,),
-    "nov": (11,),
-    "dec": (12,),
-    "dez": (12,),
-    "dic": (12,),
-}
-_MONTH = rf"(?:{'|'.join(_MONTH_STARTS)})[a-z]{{0,7}}"
-_DATE = lazy_pattern(
-    r"(?<!\d)(?:\d{4}[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
-    r"|(?P<one>\d{1,2})[-/.](?P<other>\d{1,2})[-/.](?:\d{4}|\d\d)?(?!\d)"
-    rf"|(?P<before>\d{{1,2}})(?:\.|st|nd|rd|th)? (?:of |de )?(?P<month_after>{_MONTH})\b"
-    r"|(?P<moon>\d{1,2})月(?P<sun>\d{1,2})日)"
-    rf"|\b(?P<month_before>{_MONTH})\.? (?P<after>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)"
-)
-_DIGITS = {start + digit: str(digit) for start in (0x660, 0x6F0, 0x966) for digit in range(10)}
+
+
+def _make_date_pattern() -> str:
+    index = load_index()
+    month = rf"(?:{'|'.join(sorted(index.months, key=len, reverse=True))})"
+    nth, joints = "|".join(index.ordinal_endings), "|".join(index.date_joints)
+    return (
+        r"(?<!\d)(?:\d{4}[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
+        r"|(?P<one>\d{1,2})[-/.](?P<other>\d{1,2})[-/.](?:\d{4}|\d\d)?(?!\d)"
+        rf"|(?P<before>\d{{1,2}})(?:\.|{nth})? (?:(?:{joints}) )?(?P<month_after>{month})\b"
+        r"|(?P<moon>\d{1,2})月(?P<sun>\d{1,2})日)"
+        rf"|\b(?P<month_before>{month})\.? (?P<after>\d{{1,2}})(?:{nth})?(?!\d)"
+    )
+
+
+_DATE = lazy_pattern(_make_date_pattern)
 _DAYS_BEFORE_MONTH = (0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 DAYS_OF_YEAR = 365
 
@@ -96,12 +69,12 @@ class NameIndex:
         self._read(texts)
 
     def _read(self, texts: Sequence[str]) -> None:
-        folded = [_fold(text) for text in texts]
+        folded = [fold_text(text) for text in texts]
         self._text, self._days = "\n".join((self._text, *folded)), None
         # Text by text: the end of one and the beginning of the next are no name together.
         forms = {form for text in folded for form in (text, THOUSANDS_SEPARATOR.sub("", text))}
         for form in forms:
-            run = _find_pieces(form)
+            run = [piece for line in _lines(form) for piece in _PIECE.findall(line)]
             for size in range(1, PIECES + 1):
                 pause()
                 self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
@@ -109,7 +82,7 @@ class NameIndex:
     def has(self, name: str) -> bool:
         """Tell whether the texts have this identifier, in this or another usual form."""
         pause()
-        name = _fold(name)
+        name = fold_text(name)
         if self._is_read(name):
             return True
         if not self._more:
@@ -128,7 +101,7 @@ class NameIndex:
         return any(map(self._has_pieces, _forms(name))) or self._has_beginning(name)
 
     def _has_pieces(self, name: str) -> bool:
-        pieces = _find_pieces(name)
+        pieces = _PIECE.findall(name)
         last = max(len(pieces) - PIECES, 0)
         return bool(pieces) and all(
             "".join(pieces[at : at + PIECES]) in self._joined for at in range(last + 1)
@@ -146,12 +119,10 @@ class NameIndex:
         return at >= 0
 
 
-def _find_pieces(text: str) -> list[str]:
-    pieces: list[str] = []
+def _lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         pause()
-        pieces += _PIECE.findall(line)
-    return pieces
+        yield line
 
 
 def unknown_names(text: str, known: NameIndex) -> list[str]:
@@ -163,76 +134,12 @@ def unknown_names(text: str, known: NameIndex) -> list[str]:
 
 def key_names_of(text: str) -> list[str]:
     """The identifiers of a text that a record of it should have: words and dates, no counts, no years."""
-    return [name for name in identifiers(text) if _is_key(name)]
-
-
-def key_identifiers(messages: Sequence[Message]) -> list[str]:
-    """The names that users, assistants, calls and the last results use, the most important first."""
-    groups: list[list[str]] = [[], [], [], []]
-    of_users, of_calls, of_assistants, of_results = groups
-    answered = max(
-        (at for at, one in enumerate(messages) if one.role is not ChatRole.TOOL and not one.tool_calls),
-        default=-1,
-    )
-    for at, message in enumerate(messages):
-        pause()
-        if message.role is ChatRole.TOOL:
-            # A result that names many things lists them; one of few says what came of an action.
-            names = key_names_of(visible_text(message)) if at > answered else []
-            of_results += [] if _is_list(names) else names
-            continue
-        said = of_users if message.role is ChatRole.USER else of_assistants
-        said += key_names_of(visible_text(message))[:MAX_SAID]
-        for call in message.tool_calls:
-            of_calls += key_names_of("\n".join(_values(call.arguments)))[:MAX_CALLED]
-    return list(dict.fromkeys(name for group in groups for name in group))[:MAX_KEY_IDENTIFIERS]
-
-
-def rank_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The identifiers that most of these texts have first; of equal ones, those that were named last."""
-    folded = [text.casefold() for text in texts]
-
-    def weight(name: str) -> tuple[int, int]:
-        found = [at for at, text in enumerate(folded) if name.casefold() in text]
-        return -len(found), -max(found, default=-1)
-
-    return sorted(names, key=weight)
-
-
-def _is_list(names: Sequence[str]) -> bool:
-    """Tell whether names are many, or all of one shape, as hits of a search and rows of a table are."""
-    shapes = {_NUMBER.sub("0", name) for name in names}
-    return len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
-
-
-def _values(arguments: str) -> list[str]:
-    """The arguments of a call, without the names of its parameters."""
-    try:
-        return list(_leaves(json.loads(arguments)))
-    except (ValueError, RecursionError):
-        return [arguments]
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield str(value)
-
-
-def _is_key(name: str) -> bool:
-    if " " in name:
-        return any(_days(_fold(name)))
-    return _can_be_unknown(name)
+    return [name for name in identifiers(text) if _can_be_unknown(name)]
 
 
 def _can_be_unknown(name: str) -> bool:
     """Tell whether a name that a source does not have was made up."""
-    folded = _fold(name)
+    folded = fold_text(name)
     if any(_days(folded)):
         return True
     return not (
@@ -260,15 +167,9 @@ def _forms(name: str) -> Iterator[str]:
         yield number_after
 
 
-def _fold(text: str) -> str:
-    folded = fold_text(text)
-    return folded if folded.isascii() else folded.translate(_DIGITS)
-
-
 def _days(folded: str) -> Iterator[tuple[int, int]]:
     """The days that a text names, as month and day; both where it does not say which is which."""
-    for line in folded.splitlines():
-        pause()
+    for line in _lines(folded):
         for found in _DATE.finditer(line):
             part = found.groupdict()
             if part["month"]:
@@ -280,10 +181,10 @@ def _days(folded: str) -> Iterator[tuple[int, int]]:
             elif part["moon"]:
                 yield from _valid((int(part["moon"]),), int(part["sun"]))
             elif name := part["month_after"] or part["month_before"]:
-                yield from _valid(_MONTH_STARTS[name[:3]], int(part["before"] or part["after"]))
+                yield from _valid(load_index().months[name], int(part["before"] or part["after"]))
 
 
-def _valid(months: tuple[int, ...], day: int) -> Iterator[tuple[int, int]]:
+def _valid(months: Iterable[int], day: int) -> Iterator[tuple[int, int]]:
     return ((month, day) for month in months if 1 <= month <= 12 and 1 <= day <= 31)
 
 

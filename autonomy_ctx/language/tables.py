@@ -7,7 +7,7 @@ is known: the words and letters that tell languages apart, the endings of each, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -84,8 +84,12 @@ class LanguageIndex:
     # The first and the last letter of a script, and its language.
     scripts: Sequence[tuple[str, str, str]]
     stop_words: frozenset[str]
-    # By the folded name, the numbers of the months that it may be.
+    # The months that a folded name may be, by their numbers; all names with a capital, the longest first.
     months: Mapping[str, Sequence[int]]
+    month_names: Sequence[str]
+    # After the number of a day, and between it and the month.
+    ordinal_endings: Sequence[str]
+    date_joints: Sequence[str]
     # Words with a slash that are no path.
     word_pairs: frozenset[str]
 
@@ -120,6 +124,11 @@ def load_synonyms() -> dict[str, dict[str, float]]:
 def stop_words() -> frozenset[str]:
     """Words that say nothing about a subject, folded."""
     return load_index().stop_words
+
+
+def month_words() -> Set[str]:
+    """The folded names of months, of all languages."""
+    return load_index().months.keys()
 
 
 def guess_languages(words: Iterable[str], text: str) -> tuple[str, ...]:

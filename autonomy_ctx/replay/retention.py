@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autonomy_ctx.compaction.key_names import key_identifiers
 from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
-from autonomy_ctx.language.name_index import key_identifiers, key_names_of
+from autonomy_ctx.language.name_index import key_names_of
 from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.language.words import fold_text
 from autonomy_ctx.memory.facts import NO_SEGMENT, FactsInForce, make_rows

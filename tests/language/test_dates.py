@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import some
 
-from autonomy_ctx.language.relative_dates import resolve_dates
+from autonomy_ctx.language.dates import resolve_dates
 from autonomy_ctx.messages.dates import format_day, format_days
 
 FRIDAY = datetime(2026, 5, 15, 12, tzinfo=UTC)

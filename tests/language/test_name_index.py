@@ -8,15 +8,9 @@ from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
 from autonomy_ctx import Message, ToolCall
+from autonomy_ctx.compaction.key_names import MAX_CALLED, MAX_SAID, key_identifiers
 from autonomy_ctx.language.identifiers import identifiers
-from autonomy_ctx.language.name_index import (
-    MAX_CALLED,
-    MAX_SAID,
-    NameIndex,
-    key_identifiers,
-    key_names_of,
-    unknown_names,
-)
+from autonomy_ctx.language.name_index import NameIndex, key_names_of, unknown_names
 
 
 @pytest.mark.parametrize(

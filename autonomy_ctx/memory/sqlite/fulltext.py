@@ -34,16 +34,20 @@ _INSERT_TERMS = """
     SELECT e.id, t.value, 'c' || ?1 FROM json_each(?2) t
     CROSS JOIN search_entry e ON e.conversation_id = ?1 AND e.position = CAST(t.key AS INTEGER)
 """
-_SELECT_EXACT_HITS = """
-    SELECT e.conversation_id, e.position, f.score FROM (
+_SELECT_EXACT_HITS = f"""
+    WITH exact AS MATERIALIZED (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :exact AND {search_term} ORDER BY 2 DESC, 1 DESC LIMIT :limit
+        WHERE search_term MATCH :exact AND {{search_term}}
+    )
+    SELECT e.conversation_id, e.position, f.score FROM (
+        SELECT id, score + CASE WHEN id IN (SELECT rowid FROM search_term WHERE search_term MATCH :all)
+            THEN {FULL_MATCH_GAIN} * (SELECT max(score) FROM exact) ELSE 0 END AS score
+        FROM exact ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-"""
+"""  # noqa: S608  # our number
 _NOTE_FORMS = "UPDATE search_place SET has_forms = 1 WHERE id = ? AND NOT has_forms"
 _SCOPE_HAS_FORMS = "SELECT has_forms FROM search_place WHERE id = ?"
 _HAS_FORMS = "SELECT EXISTS (SELECT 1 FROM search_form WHERE search_form MATCH ?)"
-_HAS_ALL = "SELECT EXISTS (SELECT 1 FROM search_term WHERE search_term MATCH ?)"
 # What matches exactly, and what matches in another form. For a single word every exact match comes before all
 # others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
 # that is rare must not count for more than a word that is common. A message with all words of several comes
@@ -209,12 +213,8 @@ def find_hits(
     is_single = len(terms.exact) == 1
     all_terms = nothing if is_single else " AND ".join(f'"{mark}{term}"' for term in terms.exact)
     values["all"] = f"(text : ({all_terms})){place}"
-    # Mostly there are no other forms and no message with all words, and it takes little time to see that.
-    if (
-        words
-        or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0])
-        or (not is_single and connection.execute(_HAS_ALL, (values["all"],)).fetchone()[0])
-    ):
+    # Mostly there are no other forms, and it takes little time to see that.
+    if words or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0]):
         statements = _SELECT_ALL
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
         values["forms"], values["is_single"] = form_query, is_single
