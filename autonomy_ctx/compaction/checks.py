@@ -8,7 +8,6 @@ has none. Sentences that name something which is not in the source, or deny a fa
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,12 +18,15 @@ from autonomy_ctx.compaction.contradictions import deny_facts, read_statement
 from autonomy_ctx.compaction.reply_text import (
     HEAD,
     LINE_MARKS,
+    PLACEHOLDER_PATTERN,
     SCRIPT_LETTERS,
     SPEAKER_PATTERN,
+    TAG_PATTERN,
     bare_line,
     clean_reply,
     count_letters,
     covered_names,
+    drop_placeholders,
     drop_sentences,
     drop_unknown,
     find_cues,
@@ -32,9 +34,12 @@ from autonomy_ctx.compaction.reply_text import (
     has_words_in,
     missing_names,
     plain_text,
+    repeated_share,
+    shingles,
     split_text,
     strip_fence,
     strip_reply,
+    text_words,
     trim_to_cap,
     wrapper_languages,
 )
@@ -42,7 +47,7 @@ from autonomy_ctx.formats.any_reply import CUT_OFF_REASONS, REFUSAL_REASONS, has
 from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.name_index import NameIndex, key_names_of, unknown_names
-from autonomy_ctx.language.sentences import text_languages
+from autonomy_ctx.language.sentences import QUESTION_MARKS, text_languages
 from autonomy_ctx.language.tables import Language
 from autonomy_ctx.language.words import is_unspaced, split_words
 
@@ -52,12 +57,13 @@ SHORT_WORDS = 40  # an error or a refusal in passing is shorter
 ERROR_WORDS = 5  # the first of a line; one of them names the error
 KNOWN_SHARE = 0.5  # of the words of a text about its source, those that the source has
 SHINGLE, ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 8, 0.6, 0.6, 100
-ECHO_TURNS, TURNS_SHARE = 4, 0.3  # written as turns, less is an echo
-LOOP_SHINGLE, LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 4, 24, 0.5, 1.3
+ECHO_TURNS, TURNS_SHARE, OPENING = 4, 0.3, 24  # written turn by turn, less is an echo
+LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 24, 0.5, 1.3
 PROMPT_WORDS = 6  # of a sentence that only instructions have
 SCRIPT_SHARE = 0.6  # of a text, in scripts that its source does not have
 FEW_WORDS, RICH_SOURCE = 12, 24  # in a source: one word may be a record of few; many tell a subject
 SHARED_WORDS, PLAIN_WORDS = 2, 5  # with its source, of a text about it, and of a record without names
+FAIR_COVERAGE = 0.3  # of the key identifiers: no refusal and no error has so much of its source
 LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.1  # a text with less of them is asked for again
 DROPPED_SHARE = 0.25  # so is one that loses more than this by its unknown identifiers
 CAP_TOLERANCE = 16  # a text this little over its cap is not worth a second call
@@ -68,20 +74,18 @@ RULE_REPAIR = "It says the opposite of what holds; keep every rule as it is."
 SCRIPT_REPAIR = "It is not in the language of the conversation; write in that language."
 SUBJECT_REPAIR = "It does not say what the conversation says; write a record of it."
 
-TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
-_ERROR_TEXTS = {"error", "errors", "message", "detail"}
-_ERROR_KEYS = frozenset(("type", "details", "code", "status", "request_id", "statuscode", "title", "param"))
-_ERROR_KEYS |= _ERROR_TEXTS | {"timestamp", "path", "success", "ok", "instance", "object"}
-# One "word" per character in scripts that put no spaces between words.
-_WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
-_TURN_LINE = lazy_pattern(r"(?:\A|\n)(?:User|Assistant|Human|Tool)\b[^:\n]{0,80}:")
+_TOOL_START = lazy_pattern(
+    r"(?i)<[|\uff5c]?/?(?:[a-z]+:)?(?:tool|function|invoke|python_tag|call)|\[TOOL_|```tool|to=functions\."
+    r"|(?:thought:[^\n]*\n+)?action: ?[\w.-]+\s*\n+action input:"
+    r"|[a-z_][\w.]*\((?:[^()\n]*=)?[\"'{\[][^\n]*\)\s*\Z"
+)
+_CALL_KEYS = frozenset(("arguments", "parameters", "input", "args", "action_input", "tool_input"))
+_TURN_LINE = lazy_pattern(
+    r"(?i)(?:\A|\n)[\s*>\[(-]{0,4}(?:user|assistant|human|tool|ai)\b[^:\]\n]{0,80}[:\]]"
+)
 _TOOL_BLOCK = lazy_pattern(r"(?:Tool\b[^:\n]{0,80}: |(?:Assistant|User)\b[^:\n]{0,80} calls )")
-_TAG = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
 _PAGE = lazy_pattern(r"(?i)\A<(?:!doctype|html|head|body|\?xml)\b|(?:<(?:title|center|h1|hr)\b.{0,400}){3}")
 _STATUS = lazy_pattern(r"(?<![\w.,-])[45]\d\d(?![\w.,-]\d)\b")
-_PLACEHOLDER = lazy_pattern(
-    r"\{\{[^{}\n]{0,60}\}\}|\[[^\[\]\n]{1,60}\]|<[A-Za-z][^<>\n]{0,40}>|\{[^{}\n]{1,40}\}"
-)
 _QUOTATION = lazy_pattern(
     '"[^"\n]{0,300}"|\u201c[^\u201d\n]{0,300}\u201d|\u201e[^\u201c\n]{0,300}\u201c|「[^」\n]{0,300}」|«[^»\n]{0,300}»'
 )
@@ -160,41 +164,40 @@ class Comparison:
         return "\n".join(own)
 
 
-# -- hard reasons: a reply of which one is true is refused ---------------------------------------------
-
-
 def is_tool_protocol(text: str) -> bool:
     """Tell whether a text is a call of a tool."""
-    text = strip_fence(text.strip()).strip()
-    data = _parse(text)
-    return text.startswith(TOOL_STARTS) or any(map(_is_call, data if isinstance(data, list) else [data]))
+    bare = strip_fence(text.strip()).strip()
+    data = _parse(bare)
+    is_call = any(map(_is_call, data if isinstance(data, list) else [data]))
+    return is_call or any(_TOOL_START.match(one) for one in (text.strip(), bare))
 
 
 def is_echo(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
     """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
     share, least = ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens)
-    if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS:
+    plain, turns = plain_text(reply), [one for one in source.split("\n\n") if SPEAKER_PATTERN.match(one)]
+    begun = sum(plain_text(SPEAKER_PATTERN.sub("", turn))[:OPENING] in plain for turn in turns)
+    if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS or begun >= max(ECHO_TURNS, len(turns) / 2):
         share, least = TURNS_SHARE, 0
     if tokens <= least:
         return False
-    said, known = _shingles(_WORD.findall(text), SHINGLE), set(_shingles(_WORD.findall(source), SHINGLE))
+    said, known = shingles(text_words(text), SHINGLE), set(shingles(text_words(source), SHINGLE))
     return bool(said) and sum(one in known for one in said) >= share * len(said)
 
 
 def is_error(one: Comparison) -> bool:
     """Tell whether a text is a page or a line that a server wrote in place of an answer."""
-    data = _parse(one.text) if one.text.startswith("{") else None
-    keys = {str(key).lower() for key in data} if isinstance(data, dict) else set()
-    if _PAGE.search(one.text[:2000]) or (keys <= _ERROR_KEYS and keys & _ERROR_TEXTS):
-        return True
-    if len(_WORD.findall(one.text[:2000])) > SHORT_WORDS:
-        return False
-    line = one.text[:HEAD].partition("\n")[0]
+    if _PAGE.search(one.text[:2000]) or one.covered >= FAIR_COVERAGE:
+        return one.covered < FAIR_COVERAGE
+    is_data = isinstance(_parse(one.text), dict | list)
+    line = one.text[:2000].replace("_", " ") if is_data else one.text[:HEAD].partition("\n")[0]
     cues = [cue for cue in find_cues(line, wrapper_languages(line)) if "error" in cue.meanings]
-    begins = bool(cues) and len(split_words(line[: min(cue.start for cue in cues)])) < ERROR_WORDS
+    if not cues or (not is_data and len(text_words(one.text[:2000])) > SHORT_WORDS):
+        return False
+    begins = len(split_words(line[: min(cue.start for cue in cues)])) < ERROR_WORDS
     said = read_statement(one.text, one.languages).stems
     is_own = len(said & one.known) >= KNOWN_SHARE * max(len(said), 1)
-    return (begins or bool(cues and _STATUS.search(line))) and not is_own
+    return (begins or bool(_STATUS.search(line)) or is_data) and not is_own
 
 
 def repeats_prompt(one: Comparison) -> bool:
@@ -213,18 +216,24 @@ def is_refusal(one: Comparison) -> bool:
     The second sentence counts, too, in a text with little of its source. What the source says word for word
     is quoted, and a sentence about the same as the source tells of somebody who cannot do something.
     """
-    short = len(_WORD.findall(one.text[:2000])) <= SHORT_WORDS
+    short = len(text_words(one.text[:2000])) <= SHORT_WORDS
     languages = wrapper_languages(one.text[:HEAD], one.prose)
-    for number, sentence in enumerate(split_text(one.text[: 4 * HEAD])[: 2 if one.covered < 0.3 else 1]):
+    said = read_statement(one.text[: 4 * HEAD], languages)
+    if short and one.covered < FAIR_COVERAGE and len(said.stems & one.known) < SHARED_WORDS:
+        is_question = one.text.endswith(QUESTION_MARKS) and "\n" not in one.text
+        if is_question or ("task" in said.meanings and not said.meanings.isdisjoint(("denial", "ban"))):
+            return True
+    told = split_text(one.text[: 4 * HEAD])[: 2 if one.covered < FAIR_COVERAGE else 1]
+    for sentence in told:
         plain = plain_text(_QUOTATION.sub(" ", sentence.lstrip(LINE_MARKS)))
         for cue in find_cues(plain, languages):
             if "refusal" not in cue.meanings or plain[cue.start :].rstrip(".! ") in one.folded:
                 continue
             following = " ".join(plain[cue.start : cue.end + 24].split(" ")[:-1])
             is_quoted = len(following) > cue.end - cue.start and following in one.folded
-            inside = number == 0 and short and ":" not in plain[: cue.start]
             shared = len(read_statement(plain, one.languages).stems & one.known)
-            if not is_quoted and (cue.start == 0 or (inside and shared < SHARED_WORDS)):
+            inside = short and ":" not in plain[: cue.start] and shared < SHARED_WORDS
+            if not is_quoted and (cue.start == 0 or inside):
                 return True
     return False
 
@@ -234,10 +243,10 @@ def is_loop(one: Comparison) -> bool:
     sentences = [plain for told in split_text(one.text) if (plain := plain_text(told)).count(" ") > 1]
     if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
         return True
-    words = _WORD.findall(one.text)
+    words = text_words(one.text)
     parts = [part for part in (words, words[len(words) * 3 // 5 :]) if len(part) >= LOOP_WORDS]
-    share = max(map(_repeated_share, parts), default=0.0)
-    return share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * _repeated_share(_WORD.findall(one.source))
+    share = max(map(repeated_share, parts), default=0.0)
+    return share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * repeated_share(text_words(one.source))
 
 
 def is_other_script(one: Comparison) -> bool:
@@ -251,24 +260,20 @@ def is_other_script(one: Comparison) -> bool:
 
 def is_empty(one: Comparison) -> bool:
     """Tell whether nothing, or one word, is left of a text without headings and placeholders."""
-    body = one.body
-    for found in _PLACEHOLDER.findall(_TAG.sub(" ", body) if one.text.startswith("<") else body):
-        cues = find_cues(found.strip("{}[]<>"), one.languages)
-        if found.startswith("{{") or (
-            any(cue.start == 0 and "placeholder" in cue.meanings for cue in cues)
-            and plain_text(found) not in one.folded
-        ):
-            body = body.replace(found, " ")
-    body = _TAG.sub(" ", body)
-    body = "\n".join(line for line in body.splitlines() if not line.rstrip(" *_").endswith((":", "\uff1a")))
+    body = drop_placeholders(one.body, one.folded)
     words = split_words(body).folded
     if not any(map(str.isalnum, body)) or identifiers(body) or len(one.known) < FEW_WORDS:
         return not any(map(str.isalnum, body))
-    is_title = not read_statement(body, one.languages).stems and body.rstrip()[-1] not in ".!。！"  # noqa: RUF001
+    said = read_statement(body, one.languages)
+    if "placeholder" in said.meanings or len(PLACEHOLDER_PATTERN.findall(body)) < len(
+        PLACEHOLDER_PATTERN.findall(one.body)
+    ):
+        return len(said.stems & one.known) < SHARED_WORDS
+    is_title = not said.stems and body.rstrip()[-1] not in ".!。！"  # noqa: RUF001
     return is_title or len(words) < (4 if is_unspaced(body.strip()) else 2)
 
 
-# What is told by a comparison alone, and what to ask for where another try may help.
+# A reply of which one is true is refused; what to ask for where another try may help.
 HARD_REASONS: Sequence[tuple[str, Callable[[Comparison], bool], str | None]] = (
     ("prompt repeated", repeats_prompt, "It repeats the instructions; write the record itself."),
     ("error page", is_error, None),
@@ -325,7 +330,7 @@ def check_summary(
     has_secret = bool(secret) and secret.lower() in answer.lower()
     if has_secret or is_echo(reply.text, text, tokens, source, source_tokens):
         return refused("echo")
-    if not any(map(str.isalnum, _TAG.sub("", head))):
+    if not any(map(str.isalnum, TAG_PATTERN.sub("", head))):
         return refused("empty")
     one = Comparison(head, source, asked, covered if wanted else 0.0)
     for problem, is_broken, repair in HARD_REASONS:
@@ -337,13 +342,13 @@ def check_summary(
     if tokens > longest:
         return refused(LONGER, f"It is too long; {shorter}")
     denied = deny_facts(head, source, standing, one.languages)
-    if any(denial.is_plain for rule in rules for denial in denied.get(rule, ())):
+    if not denied.keys().isdisjoint(rules):
         return refused(RULE_TURNED, RULE_REPAIR)
     known = NameIndex(source, *context, *wanted, more=standing)
     unknown = unknown_names(head, known)
     names = _join_names(missing_names("", unknown), "numbers and dates")
     strange = f"It names what the conversation does not: {names}"
-    untrue = {denial.sentence for denials in denied.values() for denial in denials}
+    untrue = {sentence for sentences in denied.values() for sentence in sentences}
     whole = text
     if unknown:
         text = drop_unknown(head, known)
@@ -355,7 +360,11 @@ def check_summary(
         covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
     if stop in CUT_OFF_REASONS:
         repair = f"It was cut off; {shorter}"
-        return kept(CUT_OFF, repair) if has_finished_sentence(text) else refused("empty", repair)
+        return (
+            kept(CUT_OFF, repair)
+            if has_finished_sentence(replace(one, text=text).body)
+            else refused("empty", repair)
+        )
     if tokens > max_tokens:
         return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
@@ -380,20 +389,10 @@ def _parse(text: str) -> Any:
 
 
 def _is_call(data: Any) -> bool:
-    if not isinstance(data, dict):
-        return False
-    named = "name" in data and not data.keys().isdisjoint(("arguments", "parameters"))
-    return named or "tool_calls" in data or "function" in data or data.get("type") == "tool_use"
-
-
-def _shingles(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    return list(zip(*(words[start:] for start in range(size)), strict=False))
-
-
-def _repeated_share(words: Sequence[str]) -> float:
-    """The share of a text that says what is said three times or more."""
-    shingles = Counter(_shingles(words, LOOP_SHINGLE))
-    return sum(times for times in shingles.values() if times > 2) / max(shingles.total(), 1)
+    keys = set(data) if isinstance(data, dict) else set()
+    named = not keys.isdisjoint(("name", "action", "tool", "tool_name")) and not keys.isdisjoint(_CALL_KEYS)
+    is_block = bool(keys) and data.get("type") in ("tool_use", "function", "tool_call")
+    return named or is_block or not keys.isdisjoint(("tool_calls", "function", "function_call"))
 
 
 def _join_names(names: Sequence[str], otherwise: str) -> str:

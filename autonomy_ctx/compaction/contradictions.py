@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,10 +17,11 @@ from autonomy_ctx.language.tables import Language
 from autonomy_ctx.language.words import is_unspaced, split_words
 
 RULE_SHARE = 0.6  # of the words of a rule, those of a clause about it
+MAX_SPACES = 3  # in a name, such as a date
 STEM = 4  # letters by which words are compared
 # What these say is no subject.
-_OPERATORS = {"denial", "ban", "lack", "lifting", "upper", "lower", "earlier", "later", "permission", "duty"}
-_OPERATORS |= {"undecided", "neutral", "frame", "error", "record_noun"}
+_OPERATORS = frozenset(("denial", "ban", "lack", "lifting", "upper", "lower", "earlier", "later", "duty"))
+_OPERATORS |= {"permission", "undecided", "neutral", "frame", "error", "record_noun"}
 _ARABIC_PREFIXES = "التينمبلوف"
 _CLAUSE_END = lazy_pattern(r"[,;，；、،]\s?|\s[\u2013\u2014-]\s")  # noqa: RUF001
 
@@ -59,17 +61,11 @@ class Statement(NamedTuple):
         return 0 < shared >= RULE_SHARE * len(rule.stems) and all(map(NameIndex(self.text).has, rule.names))
 
 
-class Denial(NamedTuple):
-    """A sentence that says the opposite of a fact, and whether it says hardly anything else."""
-
-    sentence: str
-    is_plain: bool
-
-
 def read_statement(text: str, languages: Sequence[Language]) -> Statement:
     """A text as it is compared with others, read line by line."""
     stems: list[str] = []
-    names = identifiers(text)
+    # What is quoted is no name, but words.
+    names = [name for name in identifiers(text) if name.count(" ") < MAX_SPACES]
     meanings = set[str]()
     first: int | None = None
     for line in text.splitlines():
@@ -89,41 +85,51 @@ def read_statement(text: str, languages: Sequence[Language]) -> Statement:
 
 def deny_facts(
     text: str, source: str, facts: Sequence[str], languages: Sequence[Language]
-) -> dict[str, list[Denial]]:
-    """The facts that a text denies, each with these sentences, unless users deny them in the source, too."""
+) -> dict[str, list[str]]:
+    """The facts that a text denies, each with these sentences, unless users took them back."""
     denied = find_denied(split_text(text), facts, languages) if facts else {}
     if not denied:
         return {}
     turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
-    said = split_text("\n".join(SPEAKER_PATTERN.sub("", turn) for turn in turns))
-    by_users = find_denied(said, denied, languages)
-    return {fact: denials for fact, denials in denied.items() if fact not in by_users}
+    said = _assertions(split_text("\n".join(SPEAKER_PATTERN.sub("", turn) for turn in turns)), languages)
+    for fact in list(denied):
+        rules = _clauses(fact, languages)
+        told = [found for _, clauses in said if (found := is_denied(rules, clauses)) is not None]
+        if told and told[-1]:
+            del denied[fact]
+    return denied
 
 
 def find_denied(
     sentences: Iterable[str], facts: Iterable[str], languages: Sequence[Language]
-) -> dict[str, list[Denial]]:
+) -> dict[str, list[str]]:
     """The facts of which a sentence says the opposite, each with these sentences."""
-    told = [(one, _clauses(one, languages)) for one in sentences if not one.rstrip().endswith(QUESTION_MARKS)]
+    told = _assertions(sentences, languages)
     stems = frozenset().union(*(clauses[0].stems for _, clauses in told))
-    denied: dict[str, list[Denial]] = {}
+    denied: dict[str, list[str]] = {}
     for fact in facts:
         pause()
         # Hardly any is about what the sentences say: most are not read closely.
         if stems.isdisjoint(_stems(fact, languages)):
             continue
-        whole, *parts = _clauses(fact, languages)
-        for sentence, clauses in told:
-            for rule in (whole, *parts):
-                about = [one for clause in clauses if (one := clause.align(rule)).is_about(rule)]
-                if not about:
-                    continue
-                clause = min(about, key=lambda one: len(one.stems ^ rule.stems))
-                is_plain = is_plain_denial(clause, rule)
-                # A part of a rule says less: only a plain denial counts.
-                if is_opposite(clause, rule) and (is_plain or rule is whole):
-                    denied.setdefault(fact, []).append(Denial(sentence, is_plain))
+        rules = _clauses(fact, languages)
+        if found := [sentence for sentence, clauses in told if is_denied(rules, clauses)]:
+            denied[fact] = found
     return denied
+
+
+def is_denied(rules: Sequence[Statement], clauses: Sequence[Statement]) -> bool | None:
+    """Tell whether clauses deny a rule, given whole and in parts; None if they are not about it."""
+    found: bool | None = None
+    for rule in rules:
+        about = [one for clause in clauses if (one := clause.align(rule)).is_about(rule)]
+        if about:
+            clause = min(about, key=partial(_distance, rule))
+            # A part of a rule says less: only a plain denial of it counts.
+            if is_opposite(clause, rule) and (rule is rules[0] or is_plain_denial(clause, rule)):
+                return True
+            found = False if rule is rules[0] else found
+    return found
 
 
 def is_opposite(clause: Statement, rule: Statement) -> bool:
@@ -148,7 +154,20 @@ def is_plain_denial(clause: Statement, rule: Statement) -> bool:
     """Tell whether a clause that denies a rule says so as a rule, or says hardly anything else."""
     is_firm = not clause.meanings.isdisjoint(("permission", "duty", "lifting"))
     others = len(clause.stems - rule.stems) + max(len(clause.names) - len(rule.names), 0)
-    return is_firm or others <= max(len(rule.stems), 1)
+    return (
+        is_firm or others <= len(rule.stems) + 1 - (len(rule.stems) < 2) or len(rule.stems & clause.stems) > 2
+    )
+
+
+def _distance(rule: Statement, clause: Statement) -> tuple[int, int]:
+    """Count the words of a rule that a clause lacks, and its own."""
+    return len(rule.stems - clause.stems), len(clause.stems - rule.stems)
+
+
+def _assertions(sentences: Iterable[str], languages: Sequence[Language]) -> list[tuple[str, list[Statement]]]:
+    """Sentences that are no questions, each with its clauses."""
+    told = (one for one in sentences if not one.rstrip().endswith(QUESTION_MARKS))
+    return [(one, _clauses(one, languages)) for one in told]
 
 
 def _clauses(text: str, languages: Sequence[Language]) -> list[Statement]:

@@ -21,6 +21,7 @@ HEAD = 240  # characters of a line that may stand around a record
 SHORTENED_MARK = " [shortened]"
 ALSO_NAMED = "Also named: "
 MIN_LINE_TOKENS = 48
+LOOP_SHINGLE = 4  # words that are said again
 SCRIPT_LETTERS = 16  # in a row are some words of a script
 LINE_MARKS = "*#>_- "
 _THOUGHTS = "think|thinking|thought|thoughts|analysis|reasoning|reflection|scratchpad"
@@ -31,11 +32,17 @@ _TURN = lazy_pattern(r"\s*(?:(?:Human|Assistant):\s*)+")
 _LIST_MARK = lazy_pattern(r"\s*+(?:[-*•#>|]{1,6}|[(]?\d{1,3}[.)]|\[[ x]?\])?\s*+")
 _SPACES = lazy_pattern(r"\s+")
 SPEAKER_PATTERN = lazy_pattern(r"(?:User|Assistant|System|Developer)(?: \([^()\n]{0,70}\))?: ")
+TAG_PATTERN = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
+PLACEHOLDER_PATTERN = lazy_pattern(
+    r"\{\{[^{}\n]{0,60}\}\}|\[[^\[\]\"\n]{1,60}\]|<[A-Za-z][^<>\n]{0,40}>|\{[A-Za-z][^{}:\n]{0,40}\}"
+)
 _BLANK_LINES = lazy_pattern(r"\n{3,}")
 ONE_WORD = lazy_pattern(r"[^\s<>]{1,80}")
+_WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
 _WORD_END = lazy_pattern(r"(?<=\S)(?=\s|\Z)")
 _KANA = {"HIRAGANA": "KANA", "KATAKANA": "KANA"}
 _DENSE = {"CJK": 2.5, "KANA": 2.5, "HANGUL": 2.0}  # one character says as much as so many letters
+_ENDS, _ITEM_MARKS = '.!?…。！？؟)"', "-*•1234567890"  # noqa: RUF001
 _AFTER_OPENING = "!,.;:。、，！—~"  # noqa: RUF001
 _LINE_ENDS = (":", "\uff1a", ".", "。")
 
@@ -157,6 +164,36 @@ def bare_line(line: str) -> str:
     return plain_text(line).strip("*#>_-• :")
 
 
+def drop_placeholders(text: str, known: str) -> str:
+    """The text without tags, with no brackets that known text lacks, and no lines of only a heading."""
+    lines = []
+    for line in text.splitlines():
+        for found in PLACEHOLDER_PATTERN.findall(line):
+            if found.startswith("{{") or plain_text(found) not in known:
+                line = line.replace(found, " ")
+        value = TAG_PATTERN.sub(" ", line).replace("\uff1a", ":").rpartition(":")[2].strip(" *_.-")
+        cues = find_cues(value, wrapper_languages(line))
+        is_blank = any(cue.end - cue.start == len(value) and "blank" in cue.meanings for cue in cues)
+        lines += [line] if len(value) > 1 and not is_blank else []
+    return "\n".join(lines)
+
+
+def text_words(text: str) -> list[str]:
+    """The words of a text as they are written; in scripts without spaces, its characters."""
+    return _WORD.findall(text)
+
+
+def shingles(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """All runs of so many words."""
+    return list(zip(*(words[start:] for start in range(size)), strict=False))
+
+
+def repeated_share(words: Sequence[str]) -> float:
+    """The share of a text that says what is said three times or more."""
+    found = Counter(shingles(words, LOOP_SHINGLE))
+    return sum(times for times in found.values() if times > 2) / max(found.total(), 1)
+
+
 def drop_sentences(text: str, unwanted: Callable[[str], bool]) -> str:
     """The text without the sentences that are not wanted; lines of which nothing is left go, too."""
     kept: list[str] = []
@@ -247,11 +284,11 @@ def _longest(ends: Sequence[int], fits: Callable[[int], bool]) -> int:
 
 
 def has_finished_sentence(text: str) -> bool:
-    """Tell whether a text that was cut off has a sentence before its end, or ends with one."""
+    """Tell whether a text that was cut off has a sentence, or an item of a list, before its end."""
     ends = sentence_ends(text)
-    words = [len(split_words(one)) for one in split_text(text[: ends[-1]])] if ends else []
-    is_ended = ends[-1:] < [len(text)] or text[-1:] in tuple(".!?…。！？؟") or len(ends) > 1  # noqa: RUF001
-    return is_ended and max(words, default=0) > 2
+    told = split_text(text[: ends[-1]] if ends and (ends[-1] < len(text) or text[-1] in _ENDS) else "")
+    whole = [one for one in told if one[-1] in _ENDS or one[0] in _ITEM_MARKS]
+    return any(len(split_words(one)) > 2 for one in whole)
 
 
 def drop_unknown(text: str, known: NameIndex) -> str:

@@ -1,4 +1,4 @@
-"""The cases of the benchmark of the gate, tuned on and held out."""
+"""The cases of the benchmark of the gate that it was tuned on; the held-out ones are only measured."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate import HALVES, POOR, judge_half, judge_plain
+from benchmarks.gate_cases import tuned
 from benchmarks.honest import HonestModel
 from benchmarks.talk import said
 
@@ -26,10 +27,9 @@ def writer_of(model: Any, size: int) -> SegmentWriter:
     return SegmentWriter(settings, SummaryMetrics(), CircuitBreaker())
 
 
-@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
 @pytest.mark.parametrize("schema", [None, "coding"])
-async def test_no_bad_reply_replaces_history_and_good_ones_pass(half: Any, schema: str | None) -> None:
-    tally = await judge_half(half.SOURCES, half.BAD, schema)
+async def test_no_bad_reply_replaces_history_and_good_ones_pass(schema: str | None) -> None:
+    tally = await judge_half(tuned.SOURCES, tuned.BAD, schema)
     assert tally.kept == []
     assert len(tally.unmarked) <= 0.1 * tally.poor
     assert len(tally.refused) <= 0.02 * tally.good
@@ -60,15 +60,14 @@ async def test_an_honest_record_of_a_long_stretch_is_taken_whatever_the_size(siz
     assert draft.tokens <= size // 4
 
 
-@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
-async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record(half: Any) -> None:
+async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record() -> None:
     kept = []
-    for bad in half.BAD:
+    for bad in tuned.BAD:
         # An echo of another conversation is about another subject.
         is_poor = bad.kind in {*POOR, "echo"}
 
         def answer(call: ModelCall, bad: Any = bad) -> Any:
-            text = bad.reply_to(half.SOURCES[0], str(call.messages[0]["content"]))
+            text = bad.reply_to(tuned.SOURCES[0], str(call.messages[0]["content"]))
             return {
                 "choices": [
                     {"message": {"role": "assistant", "content": text}, "finish_reason": bad.stop},
