@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, WrongInput, make_table
+from autonomy_ctx.errors.spelling import did_you_mean
 from autonomy_ctx.formats.model_table import MODELS, TABLE_DATE, ModelInfo, find_model, is_known_model
 
 MINUTE, HOUR = 60, 3600
@@ -32,8 +33,9 @@ def list_models(
     if not rows and name is not None:
         taken_for = find_model(name)
         if taken_for is None:
+            near = did_you_mean(name, MODELS)
             raise WrongInput(
-                f"no model of the table begins with {name!r}; `autonomy-ctx models` lists all of them"
+                f"no model of the table begins with {name!r}{near}; `autonomy-ctx models` lists all of them"
             )
         rows = [taken_for]
         if not is_known_model(name):

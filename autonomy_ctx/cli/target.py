@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +15,7 @@ import typer
 
 from autonomy_ctx.cli.database import read_server_state, sqlite_schema_version
 from autonomy_ctx.cli.output import WrongInput
+from autonomy_ctx.errors.spelling import near_names
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.sqlite.connection import path_from_url
 from autonomy_ctx.memory.sqlite.migrate import latest_version
@@ -224,7 +224,7 @@ async def find_conversation(
     if not known:
         near_scopes = await _describe_near_scopes(memory, scope)
         raise ConversationNotFound(f"there are no conversations{where}{near_scopes}")
-    near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
+    near = set(near_names(name or "", {key.conversation for key in known}, limit=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
     raise ConversationNotFound(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
@@ -298,7 +298,7 @@ async def _keys_of_name(
 async def _describe_near_scopes(memory: Memory, scope: str | None) -> str:
     """Scopes that may have been meant, as the end of a sentence."""
     names = [] if scope is None else await memory.scopes(limit=MAX_SCOPES)
-    near = difflib.get_close_matches(scope or "", names, n=MAX_LISTED)
+    near = near_names(scope or "", names, limit=MAX_LISTED)
     if near:
         return f"; did you mean the scope {_join_names([repr(name) for name in near])}?"
     return "; `autonomy-ctx conversations` lists all there are"
