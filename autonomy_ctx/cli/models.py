@@ -11,7 +11,14 @@ from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, WrongInput, make_table
 from autonomy_ctx.errors.spelling import did_you_mean
-from autonomy_ctx.formats.model_table import MODELS, TABLE_DATE, ModelInfo, find_model, is_known_model
+from autonomy_ctx.formats.model_table import (
+    MODELS,
+    TABLE_DATE,
+    ModelInfo,
+    find_model,
+    is_known_model,
+    known_models,
+)
 
 MINUTE, HOUR = 60, 3600
 COLUMNS = ("prompt", "input", "cached", "write", "output", "above", "kept")
@@ -29,11 +36,11 @@ def list_models(
     above a limit cost more, by a factor. A name that is not in the table is shown as the model it is taken
     for. With --json, there are all columns.
     """
-    rows = [info for key, info in MODELS.items() if key == info.name and key.startswith((name or "").lower())]
+    rows = [MODELS[key] for key in known_models() if key.startswith((name or "").lower())]
     if not rows and name is not None:
         taken_for = find_model(name)
         if taken_for is None:
-            near = did_you_mean(name, MODELS)
+            near = did_you_mean(name, known_models())
             raise WrongInput(
                 f"no model of the table begins with {name!r}{near}; `autonomy-ctx models` lists all of them"
             )

@@ -348,6 +348,16 @@ class Memory(AsyncResource):
         """The state of a conversation (last position, counts), without reading its messages."""
         return await self._log.head(make_key(self.agent, scope, conversation))
 
+    async def history(
+        self, scope: str = "default", conversation: str = "default", *, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages of a conversation as dicts, the newest `limit` of them, oldest first.
+
+        Without names, the conversation of an agent's turns that name none. Those of an agent are in the view
+        `memory.for_agent(name)`.
+        """
+        return await self.get_messages_only(scope, conversation, limit=limit)
+
     async def get_messages_only(
         self, scope: str, conversation: str, *, limit: int | None = None, after: int = 0
     ) -> list[dict[str, Any]]:

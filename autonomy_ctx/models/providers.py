@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from autonomy_ctx.errors.spelling import did_you_mean
 from autonomy_ctx.formats.base import Format
-from autonomy_ctx.formats.model_table import MODELS
+from autonomy_ctx.formats.model_table import known_models
 from autonomy_ctx.validation import is_loopback, parse_host
 
 # The first version that refuses sampling parameters, and the one that takes them.
@@ -236,7 +236,7 @@ def choose_provider(name: str, *, provider: str | None = None, base_url: str | N
         if pattern.match(name) and not slash:
             return _complete_choice(ProviderChoice(PROVIDERS[known], name), base_url)
     if base_url is None:
-        near = did_you_mean(name, [*MODELS, "offline"])
+        near = did_you_mean(name, [*known_models(), "offline"])
         raise ValueError(
             f"nothing is known about model {name!r}{near}; give `provider=` (one of {', '.join(PROVIDERS)}), "
             f"a prefix as in 'ollama/{name}', or the `base_url` of a server that speaks the OpenAI format"
