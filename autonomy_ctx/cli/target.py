@@ -203,12 +203,8 @@ async def find_conversation(
     *,
     agent: str | None = None,
     scope: str | None = None,
-    option: str = "",
 ) -> Key:
-    """The one conversation that was meant; the error lists what there is when there is not exactly one.
-
-    `option` stands before the name of a conversation where that is no argument.
-    """
+    """The one conversation that was meant; the error lists what there is when there is not exactly one."""
     scopes = [scope] if scope is not None else await list_scopes(memory, agent)
     if name is None:
         keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
@@ -218,7 +214,7 @@ async def find_conversation(
         return keys[0]
     if keys:
         named = "" if name is None else f" named {name!r}"
-        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys, option)}")
+        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys)}")
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
@@ -228,7 +224,7 @@ async def find_conversation(
     choices = [key for key in known if key.conversation in near] or known
     raise ConversationNotFound(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
-        f"{_list_choices(choices, option)}"
+        f"{_list_choices(choices)}"
     )
 
 
@@ -308,10 +304,10 @@ def _describe_place(agent: str | None, scope: str | None) -> str:
     return (f" of scope {scope!r}" if scope is not None else "") + (f" with agent {agent!r}" if agent else "")
 
 
-def _list_choices(keys: Sequence[Key], option: str) -> str:
+def _list_choices(keys: Sequence[Key]) -> str:
     """Conversations as they are named on the command line."""
     has_agents = any(key.agent for key in keys)
-    lines = [f"  {option}{name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
+    lines = [f"  {name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
     if len(keys) > MAX_LISTED:
         lines.append("  ...; `autonomy-ctx conversations` lists them all")
     return "\n".join(lines)
