@@ -23,6 +23,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.cache import WindowCache, forget_deleted
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
+from autonomy_ctx.memory.ranking import SPARE_HITS, rank_statements_first
 from autonomy_ctx.memory.registry import StoreOptions, check_store, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -401,14 +402,18 @@ class Memory(AsyncResource):
 
         Words are compared without case, accents and endings. Common words, such as "the", do not count. Only
         conversations with this memory's agent are searched. With an embedder, messages with a similar meaning
-        are found too.
+        are found too. A question is ranked below the statements with the same words.
         """
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
+        check_int("limit", limit)
+        ranked = limit + SPARE_HITS
         if self.vector_index is not None:
-            return await self.vector_index.search(self.agent, scope, query, conversation, limit)
-        return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
+            hits = await self.vector_index.search(self.agent, scope, query, conversation, ranked)
+        else:
+            hits = await self._store.search(self.agent, scope, query, conversation=conversation, limit=ranked)
+        return rank_statements_first(hits, query, limit)
 
     async def embed_messages(self, scope: str, conversation: str | None = None) -> int:
         """Compute the missing vectors of a scope or a conversation now. Returns how many messages got one.
