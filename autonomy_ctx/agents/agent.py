@@ -27,6 +27,7 @@ from autonomy_ctx.agents.options import (
     ITEM_TOOL,
     AgentHook,
     AgentOptions,
+    AnyModel,
     ContextMode,
     Host,
     TurnEnvironment,
@@ -34,6 +35,7 @@ from autonomy_ctx.agents.options import (
     check_agent_name,
     check_context_mode,
     check_host,
+    check_keys,
     check_limits,
     check_mail,
     check_memory,
@@ -95,18 +97,19 @@ class Agent(AsyncResource):
 
     Without a `context_template`, a context has the instructions, a description of the built-in tools, the
     history (with `context_summary`, its older part as a summary) and the instructions of the tools. With a
-    template, `instructions` only describe the agent. Without a model, use `put` and `run`.
+    template, `instructions` only describe the agent. `model` is a `Model`, its name, or an object that has
+    `complete_chat`; without one, use `put` and `run`. `memory` is a `Memory` or its URL.
     """
 
     def __init__(
         self,
-        name: str,
+        name: str = "agent",
         description: str = "",
         tools: Iterable[Any] = (),
         *,
         instructions: str | None = None,
-        model: Any = None,
-        memory: Memory | None = None,
+        model: AnyModel = None,
+        memory: Memory | str | None = None,
         node: Host | None = None,
         context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None = None,
         context_template: ContextTemplate | None = None,
@@ -132,11 +135,12 @@ class Agent(AsyncResource):
     ) -> None:
         # A sub-agent's name is a path, which no other agent can have.
         self.name = name if isinstance(node, SubagentHost) else check_agent_name(name)
+        self._owns_model, model = isinstance(model, str), check_model(name, model)
         self.options = AgentOptions(
             description=description,
             tools=check_tools(name, tools),
             instructions=instructions,
-            model=check_model(name, model),
+            model=model,
             node=node,
             context_summary=context_summary,
             context_template=check_template(name, context_template, context_summary),
@@ -158,21 +162,16 @@ class Agent(AsyncResource):
             new_id=new_id,
         )
         self.description, self.instructions = description, instructions or description
-        self.model = model
+        self.model: Any = model
         self.limits = check_limits(limits, model)
         check_turn_seconds(turn_lease_seconds, turn_wait_seconds)
         self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
-        if node is not None:
-            check_host(name, node)
-        self._owns_memory = memory is None and node is None
-        memory = check_memory(name, memory) or (
-            node.memory if node is not None else Memory(clock=clock, new_id=new_id)
-        )
+        self._owns_memory = isinstance(memory, str) or (memory is None and node is None)
+        memory = check_memory(name, memory, node, clock=clock, new_id=new_id)
         # A view that was given belongs to whoever shares it.
         self.memory = memory if memory.agent else memory.for_agent(name)
-        self._node = node
-        self._background = node.background if node is not None else Background()
+        self._node, self._background = node, Background() if node is None else node.background
         self._subagents = SubagentHost(
             name,
             check_subagents(name, subagents),
@@ -221,9 +220,12 @@ class Agent(AsyncResource):
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
         self._closed = False
+        check_keys(self.models)
 
     @classmethod
-    async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
+    async def start(
+        cls, *, node: Host, name: str, instructions: str, model: AnyModel, **options: Any
+    ) -> Self:
         """Make an agent that a node hosts; it takes all arguments of `Agent`."""
         check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
@@ -354,8 +356,7 @@ class Agent(AsyncResource):
         """Let the next context show everything anew. Returns whether it would have gone on from another."""
         key = self._key(scope, conversation)
         async with self._edit_log(key):
-            stored = await self._environment(None).read_epochs(key)
-            return await end_epochs(stored, EndReason.BY_HAND)
+            return await end_epochs(await self._environment(None).read_epochs(key), EndReason.BY_HAND)
 
     # -- turns without a model ------------------------------------------------------------------
 
@@ -386,7 +387,7 @@ class Agent(AsyncResource):
         sections = [options.summarizing for options in self.context_template.section_options]
         writers = [section.summary_model for section in sections if section is not None]
         found = [self.model, *writers, *self._subagents.models()]
-        return list({id(model): model for model in found if model is not None}.values())
+        return list({id(one): one for one in found if one is not None and not isinstance(one, str)}.values())
 
     @property
     def context_queue(self) -> ContextQueue:
@@ -597,8 +598,9 @@ class Agent(AsyncResource):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
+                own = self.models if self._node is None else [self.model] * self._owns_model
+                steps.push_async_callback(close_models, own)
                 if self._node is None:
-                    steps.push_async_callback(close_models, self.models)
                     steps.push_async_callback(self._background.aclose)
                 if self.options.context_template is None:
                     steps.push_async_callback(self.context_template.close)
@@ -652,8 +654,7 @@ class Agent(AsyncResource):
         async def begin(is_alone: bool) -> bool:
             return lease is None or await lease.begin() is not None
 
-        wait_seconds = self.options.turn_wait_seconds
-        async with self._turn_queue.turn(key, lease, begin, wait_seconds=wait_seconds):
+        async with self._turn_queue.turn(key, lease, begin, wait_seconds=self.options.turn_wait_seconds):
             self._contexts.pop(key, None)
             yield
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any
 
+from autonomy_ctx._lazy import warn_of_former_name
 from autonomy_ctx.formats.base import ThinkingUse, Usage
 from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
@@ -17,10 +18,23 @@ steps epochs_ended tool_calls tool_errors overflow_retries thinking_left_out thi
 summary_blocks_sent summary_blocks_refused
 """
 NAMES = (*_COUNTS.split(), *TOKEN_NAMES)
+# Before the names of a section's counters, unless they say what they count themselves.
+SUMMARY, _OF_SUMMARIES = "summary_", "summar"
+
+
+class AgentCounts(dict[str, Any]):
+    """Counters by name; the names that they had up to 0.2, such as `summary_summaries_refused`, are found."""
+
+    def __missing__(self, name: str) -> Any:
+        new = name.removeprefix(SUMMARY)
+        if new == name or not new.startswith(_OF_SUMMARIES) or new not in self:
+            raise KeyError(name)
+        warn_of_former_name(name, new)
+        return self[new]
 
 
 class AgentMetrics:
-    """Counters by name."""
+    """Counters of one agent."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -42,13 +56,15 @@ class AgentMetrics:
         self._counts["summary_blocks_refused"] += bool(use.refused_block)
 
     def collect(self, template: ContextTemplate) -> dict[str, Any]:
-        """All counters, with those of a summarized history under `summary_...`."""
-        counts: dict[str, Any] = {name: self._counts[name] for name in NAMES}
+        """All counters, with those of a summarized history under `summary_...` or `summaries_...`."""
+        counts = AgentCounts({name: self._counts[name] for name in NAMES})
         history = next((one.metrics for one in template.section_options if one.name == HISTORY_SECTION), None)
         if history is None:
             return counts
-        summaries = history.get_metrics()
-        return counts | {f"summary_{name}": value for name, value in summaries.items() if _is_count(value)}
+        for name, value in history.get_metrics().items():
+            if _is_count(value):
+                counts[name if name.startswith(_OF_SUMMARIES) else SUMMARY + name] = value
+        return counts
 
 
 def _is_count(value: Any) -> bool:

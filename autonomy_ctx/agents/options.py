@@ -37,7 +37,7 @@ from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Record, check_name
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent
 from autonomy_ctx.messages.transcript import may_close
-from autonomy_ctx.models.call import is_chat_model
+from autonomy_ctx.models.call import ChatModel, is_chat_model
 from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, composer_name, decode_epochs
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
@@ -63,6 +63,10 @@ _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout",
 
 # A context goes on from the one before, or each is rendered anew, as up to 0.2.
 ContextMode: TypeAlias = Literal["log", "render"]
+
+
+# A model, the name of one, or none.
+AnyModel: TypeAlias = ChatModel | str | None
 
 
 class AgentHook(Enum):
@@ -261,19 +265,37 @@ def _check_closing_characters(name: str) -> None:
 
 
 def check_model(name: str, model: Any) -> Any:
-    """Check that a model has `complete_chat`, or is None."""
+    """A `Model` for a name; anything else must have `complete_chat`, or be None."""
+    if isinstance(model, str):
+        # Imported here: most agents are given a model.
+        from autonomy_ctx.models.model import Model
+
+        return Model(model)
     if model is not None and not is_chat_model(model):
         problem = f"has a model of type {_type_name(model)} without complete_chat()"
         raise InvalidAgent(name, f"{problem}; give a Model, or an object that has this method")
     return model
 
 
-def check_memory(name: str, memory: Any) -> Memory | None:
-    """Check that memory is a `Memory`, or None."""
-    if not isinstance(memory, Memory | None):
+def check_keys(models: Iterable[Any]) -> None:
+    """Check that each model has the key that it needs; models of other types do that themselves."""
+    for model in models:
+        check_key = getattr(model, "check_key", None)
+        if callable(check_key):
+            check_key()
+
+
+def check_memory(name: str, memory: Any, node: Host | None, **options: Any) -> Memory:
+    """The memory that was given, a new one for a URL, or that of the node; else one in this process."""
+    if node is not None:
+        check_host(name, node)
+        memory = node.memory if memory is None else memory
+    if isinstance(memory, str | None):
+        return Memory(memory, **options)
+    if not isinstance(memory, Memory):
         raise InvalidAgent(
             name,
-            f"has memory of type {_type_name(memory)}; give a Memory, such as Memory('sqlite:///agents.db')",
+            f"has memory of type {_type_name(memory)}; give a Memory or its URL, such as 'sqlite:///agents.db'",
         )
     return memory
 

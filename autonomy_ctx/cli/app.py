@@ -24,6 +24,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_of
+from autonomy_ctx.errors.spelling import did_you_mean
 
 PROGRAM = "autonomy-ctx"
 RUN, LOOK, MOVE, CHECK = "Run", "Look", "Move", "Check"
@@ -98,6 +99,8 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was named, and its arguments."""
+        if args and args[0][:1] != "-" and args[0] not in COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 
@@ -214,6 +217,16 @@ def make_app() -> typer.Typer:
     return app
 
 
+def _describe_usage_error(error: Any) -> str:
+    """An error of the parser as a sentence; an option that is not known with the one that may be meant."""
+    if not hasattr(error, "possibilities") or error.ctx is None:
+        return str(error.format_message())
+    name, command = error.option_name, error.ctx.command
+    known = [one for option in command.get_params(error.ctx) for one in option.opts]
+    where = "" if error.ctx.parent else "; the options of a command stand behind its name"
+    return f"`{error.ctx.command_path}` has no option {name!r}{did_you_mean(name, known)}{where}"
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; its exit code."""
     if "--no-color" in arguments:
@@ -234,7 +247,7 @@ def run(arguments: Sequence[str]) -> int:
         code = command.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except _ClickException as error:
         output = Output()
-        output.fail(error.format_message())
+        output.fail(_describe_usage_error(error))
         if getattr(error, "ctx", None) is not None:
             output.note(f"`{error.ctx.command_path} --help` tells how to use it")
         return ExitCode.WRONG_INPUT

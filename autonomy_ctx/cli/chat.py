@@ -6,7 +6,6 @@ loop beside it.
 
 from __future__ import annotations
 
-import difflib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -57,6 +56,7 @@ from autonomy_ctx.cli.target import (
 )
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
+from autonomy_ctx.errors.spelling import near_names
 from autonomy_ctx.formats.base import TextDelta, ThinkingDelta
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.inspection.turn import TurnReport, inspect_turn
@@ -404,7 +404,7 @@ class ChatLoop:
     def _command(self, name: str) -> Callable[[str], Any]:
         commands = self._session.commands
         if name not in commands:
-            near = difflib.get_close_matches(name, [*commands, "quit"], n=1)
+            near = near_names(name, [*commands, "quit"])
             advice = f"did you mean /{near[0]}?" if near else "/help lists what there is."
             raise WrongInput(f"/{name} is no command; {advice} To send it as text, begin with //")
         return commands[name][1]

@@ -25,6 +25,8 @@ from autonomy_ctx.cli.drawing import (
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line, count, format_time, make_table
 from autonomy_ctx.cli.target import (
     AgentOption,
+    ConversationArgument,
+    ConversationNotFound,
     ConversationOption,
     MemoryOption,
     ScopeOption,
@@ -47,6 +49,7 @@ OMITTED_NOUNS = {"messages": "message", "facts": "fact", "pins": "pinned message
 
 async def explain_turn(
     output: Output,
+    name: ConversationArgument = None,
     turn: Annotated[
         str | None,
         typer.Argument(
@@ -66,14 +69,16 @@ async def explain_turn(
 ) -> None:
     """Explain a turn: tokens and source of each section, what was cut and why, cache, cost, changes.
 
-    Agents record the newest turns of each conversation; `autonomy-ctx show --turns` lists them.
+    A number alone is a turn. Agents record the newest turns of each conversation; `autonomy-ctx show --turns`
+    lists them.
     """
+    if conversation is not None and turn is not None:
+        raise WrongInput(f"{name!r} and --conversation both name a conversation; give one of them")
+    if conversation is not None or (turn is None and name is not None and name.isdecimal()):
+        name, turn = conversation, name
     async with open_memory(memory) as opened:
-        key = await find_conversation(
-            opened, conversation, scope=scope, agent=agent, option="--conversation "
-        )
+        key, known = await _find_turn(opened, name, turn, scope=scope, agent=agent)
         view = opened.for_agent(key.agent)
-        known = await resolve_turn(view, key, turn)
         report = await inspect_turn(view, key.scope, key.conversation, known, step=step)
     if output.is_json:
         output.print_json(report.to_dict())
@@ -82,6 +87,23 @@ async def explain_turn(
     if messages:
         output.print(Heading("Messages", count(len(report.messages), "message")))
         output.print(MessageTable([line_of(message) for message in report.messages]))
+
+
+async def _find_turn(
+    memory: Memory, name: str | None, turn: str | None, **place: str | None
+) -> tuple[Key, str | None]:
+    """The conversation of a name, and a turn of it; a name alone may also be the id of a turn."""
+    try:
+        key = await find_conversation(memory, name, **place)
+    except ConversationNotFound as error:
+        if name is None or turn is not None:
+            raise
+        try:
+            key, turn = await find_conversation(memory, None, **place), name
+            return key, await resolve_turn(memory.for_agent(key.agent), key, turn)
+        except WrongInput:
+            raise error from None
+    return key, await resolve_turn(memory.for_agent(key.agent), key, turn)
 
 
 async def resolve_turn(memory: Memory, key: Key, given: str | None) -> str | None:

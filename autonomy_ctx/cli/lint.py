@@ -25,7 +25,8 @@ def lint_templates(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="FILE[:NAME]", help="A Python file with templates or agents, or one of them by its name."
+            metavar="FILE[:NAME]",
+            help="A Python file with templates or agents, or one of them, or a function that returns one.",
         ),
     ],
 ) -> int:

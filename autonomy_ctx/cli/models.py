@@ -10,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, WrongInput, make_table
-from autonomy_ctx.formats.model_table import MODELS, TABLE_DATE, ModelInfo, find_model, is_known_model
+from autonomy_ctx.errors.spelling import did_you_mean
+from autonomy_ctx.formats.model_table import (
+    MODELS,
+    TABLE_DATE,
+    ModelInfo,
+    find_model,
+    is_known_model,
+    known_models,
+)
 
 MINUTE, HOUR = 60, 3600
 COLUMNS = ("prompt", "input", "cached", "write", "output", "above", "kept")
@@ -28,12 +36,13 @@ def list_models(
     above a limit cost more, by a factor. A name that is not in the table is shown as the model it is taken
     for. With --json, there are all columns.
     """
-    rows = [info for key, info in MODELS.items() if key == info.name and key.startswith((name or "").lower())]
+    rows = [MODELS[key] for key in known_models() if key.startswith((name or "").lower())]
     if not rows and name is not None:
         taken_for = find_model(name)
         if taken_for is None:
+            near = did_you_mean(name, known_models())
             raise WrongInput(
-                f"no model of the table begins with {name!r}; `autonomy-ctx models` lists all of them"
+                f"no model of the table begins with {name!r}{near}; `autonomy-ctx models` lists all of them"
             )
         rows = [taken_for]
         if not is_known_model(name):

@@ -6,12 +6,14 @@ The file is run as a module, as a server would import it, so without what stands
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from autonomy_ctx.cli.output import CommandFailed, WrongInput
@@ -38,7 +40,7 @@ def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dic
         # One object under two names is one.
         found = {key: value for key, value in found.items() if _first_name(found, value) == key}
         if not found:
-            raise WrongInput(f"{path} has no {what} at its top level")
+            raise WrongInput(f"{path} has no {what} at its top level{_describe_inner(Path(path))}")
         return found
     try:
         value = vars(module)[name]
@@ -46,10 +48,36 @@ def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dic
         known = [key for key, value in vars(module).items() if key[:1] != "_" and is_wanted(value)]
         there = f"; it has {', '.join(known)}" if known else ""
         raise WrongInput(f"{path} has nothing named {name!r}{there}") from None
+    if not is_wanted(value) and _makes_object(value):
+        value, name = value(), f"{name}()"
     if not is_wanted(value):
         article = "an" if what[0] in "AEIOU" else "a"
         raise WrongInput(f"{name} of {path} is of type {type(value).__name__}; it must be {article} {what}")
     return {name: value}
+
+
+def _makes_object(value: Any) -> bool:
+    """Tell whether a value is a plain function without arguments, which may return what is wanted."""
+    return isinstance(value, FunctionType) and not iscoroutinefunction(value) and not takes_argument(value)
+
+
+def takes_argument(function: Callable[..., Any]) -> bool:
+    """Tell whether a function takes an argument."""
+    return bool(signature(function).parameters)
+
+
+def _describe_inner(path: Path) -> str:
+    """The first function of a file that makes an agent, and what to do, as the end of a sentence."""
+    for function in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] == "Agent":
+                    return (
+                        f"; line {node.lineno} makes an agent inside {function.name}(), which is not called. "
+                        f"Write `agent = Agent(...)` outside of functions, or return it from a function "
+                        f"without arguments and name this one: {path}:make_agent"
+                    )
+    return ""
 
 
 def split_place(place: str) -> tuple[str, str | None]:

@@ -20,7 +20,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.cli.endpoint import EndpointOptions, serve_endpoint
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
-from autonomy_ctx.cli.python_file import MODULE, load_objects, name_options, split_place
+from autonomy_ctx.cli.python_file import MODULE, load_objects, name_options, split_place, takes_argument
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.common.limits import IDLE_SECONDS
@@ -42,7 +42,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="FILE[:NAME]",
-            help="A Python file with a Node, a main(node), or agents; the file is executed.",
+            help="A Python file with a Node, a main(node), or agents at its top level; the file is executed.",
         ),
     ] = None,
     upstream: Annotated[
@@ -225,13 +225,15 @@ def load_service(place: str, memory: str | None) -> Service:
 
 def is_servable(value: Any) -> bool:
     """Tell whether an object that was named can be served."""
-    return isinstance(value, Node | Agent) or inspect.iscoroutinefunction(value)
+    # A function without a node runs a program of its own.
+    is_main = inspect.iscoroutinefunction(value) and takes_argument(value)
+    return isinstance(value, Node | Agent) or is_main
 
 
 def is_default_servable(value: Any) -> bool:
     """Tell whether an object is served when none was named: of functions, only the file's own `main`."""
-    if inspect.iscoroutinefunction(value):
-        return (value.__module__, value.__name__) == (MODULE, MAIN)
+    if inspect.iscoroutinefunction(value) and (value.__module__, value.__name__) != (MODULE, MAIN):
+        return False
     return is_servable(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -283,7 +284,8 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
     output.print(table)
     if any(turn.end_reasons for turn in report.turns):
         output.note("an epoch is a run of requests that begin alike; beside it is why the one before ended")
-    output.note(f"`autonomy-ctx explain {turn_name(report.turns[-1])}` explains the newest")
+    newest = shlex.join([report.conversation, turn_name(report.turns[-1])])
+    output.note(f"`autonomy-ctx explain {clean_line(newest)}` explains the newest")
 
 
 def _describe_epoch(turn: TurnInfo) -> Text:

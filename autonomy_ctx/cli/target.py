@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +15,7 @@ import typer
 
 from autonomy_ctx.cli.database import read_server_state, sqlite_schema_version
 from autonomy_ctx.cli.output import WrongInput
+from autonomy_ctx.errors.spelling import near_names
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.sqlite.connection import path_from_url
 from autonomy_ctx.memory.sqlite.migrate import latest_version
@@ -203,12 +203,8 @@ async def find_conversation(
     *,
     agent: str | None = None,
     scope: str | None = None,
-    option: str = "",
 ) -> Key:
-    """The one conversation that was meant; the error lists what there is when there is not exactly one.
-
-    `option` stands before the name of a conversation where that is no argument.
-    """
+    """The one conversation that was meant; the error lists what there is when there is not exactly one."""
     scopes = [scope] if scope is not None else await list_scopes(memory, agent)
     if name is None:
         keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
@@ -218,17 +214,17 @@ async def find_conversation(
         return keys[0]
     if keys:
         named = "" if name is None else f" named {name!r}"
-        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys, option)}")
+        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys)}")
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
         near_scopes = await _describe_near_scopes(memory, scope)
         raise ConversationNotFound(f"there are no conversations{where}{near_scopes}")
-    near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
+    near = set(near_names(name or "", {key.conversation for key in known}, limit=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
     raise ConversationNotFound(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
-        f"{_list_choices(choices, option)}"
+        f"{_list_choices(choices)}"
     )
 
 
@@ -298,7 +294,7 @@ async def _keys_of_name(
 async def _describe_near_scopes(memory: Memory, scope: str | None) -> str:
     """Scopes that may have been meant, as the end of a sentence."""
     names = [] if scope is None else await memory.scopes(limit=MAX_SCOPES)
-    near = difflib.get_close_matches(scope or "", names, n=MAX_LISTED)
+    near = near_names(scope or "", names, limit=MAX_LISTED)
     if near:
         return f"; did you mean the scope {_join_names([repr(name) for name in near])}?"
     return "; `autonomy-ctx conversations` lists all there are"
@@ -308,10 +304,10 @@ def _describe_place(agent: str | None, scope: str | None) -> str:
     return (f" of scope {scope!r}" if scope is not None else "") + (f" with agent {agent!r}" if agent else "")
 
 
-def _list_choices(keys: Sequence[Key], option: str) -> str:
+def _list_choices(keys: Sequence[Key]) -> str:
     """Conversations as they are named on the command line."""
     has_agents = any(key.agent for key in keys)
-    lines = [f"  {option}{name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
+    lines = [f"  {name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
     if len(keys) > MAX_LISTED:
         lines.append("  ...; `autonomy-ctx conversations` lists them all")
     return "\n".join(lines)

@@ -99,7 +99,9 @@ class MissingKey(AuthenticationFailed):
         ModelError.__init__(
             self,
             model,
-            f"needs a key; set {' or '.join(variables)} in the environment, or give `api_key`",
+            f"needs a key, and {' or '.join(variables)} is not set\n"
+            f"with a key: set {' or '.join(variables)} in the environment, or give `api_key`\n"
+            f'without one: give the `base_url` of a server that needs none, or use the model "offline"',
         )
         # The status of a refused key, so that code which handles a refused key also handles a missing one.
         self.status_code = 401

@@ -197,6 +197,11 @@ def find_model(name: str) -> ModelInfo | None:
     return None if found is None else MODELS[found[0]]
 
 
+def known_models() -> list[str]:
+    """The names of the models that have a row of their own, without those that stand for a family."""
+    return [key for key, info in MODELS.items() if key == info.name]
+
+
 def is_known_model(name: str) -> bool:
     """Tell whether a model has a row of its own; if not, `find_model` has that of its family, or none."""
     found = _find_row(MODELS, name)

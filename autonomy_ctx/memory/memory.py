@@ -23,6 +23,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.cache import WindowCache, forget_deleted
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
+from autonomy_ctx.memory.ranking import SPARE_HITS, rank_statements_first
 from autonomy_ctx.memory.registry import StoreOptions, check_store, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -348,6 +349,16 @@ class Memory(AsyncResource):
         """The state of a conversation (last position, counts), without reading its messages."""
         return await self._log.head(make_key(self.agent, scope, conversation))
 
+    async def history(
+        self, scope: str = "default", conversation: str = "default", *, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages of a conversation as dicts, the newest `limit` of them, oldest first.
+
+        Without names, the conversation of an agent's turns that name none. Those of an agent are in the view
+        `memory.for_agent(name)`.
+        """
+        return await self.get_messages_only(scope, conversation, limit=limit)
+
     async def get_messages_only(
         self, scope: str, conversation: str, *, limit: int | None = None, after: int = 0
     ) -> list[dict[str, Any]]:
@@ -391,14 +402,18 @@ class Memory(AsyncResource):
 
         Words are compared without case, accents and endings. Common words, such as "the", do not count. Only
         conversations with this memory's agent are searched. With an embedder, messages with a similar meaning
-        are found too.
+        are found too. A question is ranked below the statements with the same words.
         """
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
+        check_int("limit", limit)
+        ranked = limit + SPARE_HITS
         if self.vector_index is not None:
-            return await self.vector_index.search(self.agent, scope, query, conversation, limit)
-        return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
+            hits = await self.vector_index.search(self.agent, scope, query, conversation, ranked)
+        else:
+            hits = await self._store.search(self.agent, scope, query, conversation=conversation, limit=ranked)
+        return rank_statements_first(hits, query, limit)
 
     async def embed_messages(self, scope: str, conversation: str | None = None) -> int:
         """Compute the missing vectors of a scope or a conversation now. Returns how many messages got one.

@@ -1,4 +1,4 @@
-"""Ranking: messages found by words and by meaning as one list. Pure.
+"""Ranking: messages found by words and by meaning as one list, statements before questions. Pure.
 
 The scores of the two are not comparable: one grows with the rarity of words, the other is a cosine that means
 something else with each embedder. So each list is brought to parts from 0 to 1 first.
@@ -10,10 +10,18 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language.terms import normalized_words, stop_words, text_ends
 from autonomy_ctx.memory.store import SearchHit
 
 # What meaning counts for beside words, of 1.
 MEANING_SHARE = 0.5
+# So many more than asked for are ranked, to find a statement behind the questions about it.
+SPARE_HITS = 10
+# A longer message is no question; of its beginning and its end, this many characters are compared.
+READ_CHARACTERS = 2_000
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?\n])\s+|(?<=[。！？؟])")  # noqa: RUF001
+_QUESTION_MARKS = ("?", "？", "؟")  # noqa: RUF001
 
 P = TypeVar("P", bound=Hashable)
 
@@ -55,3 +63,36 @@ def fuse_ranks(
     # Of equals, what was found by words, and there what stood first: the order of this dict.
     best = sorted(scores, key=lambda place: -scores[place])[:limit]
     return [replace(hits[place], score=scores[place]) for place in best]
+
+
+def rank_statements_first(hits: Sequence[SearchHit], query: str, limit: int) -> list[SearchHit]:
+    """The best hits, with each question behind the statements that have its words of the query.
+
+    A question tells nothing of what it asks for. Its score becomes that of the last of these statements.
+    """
+    if not any(map(_may_ask, hits)):
+        return list(hits[:limit])
+    terms = frozenset(normalized_words(query)) - stop_words()
+    words = [
+        terms.intersection(normalized_words(text_ends(hit.message.text, READ_CHARACTERS))) for hit in hits
+    ]
+    asks = [_may_ask(hit) and _only_asks(hit.message.text, terms) for hit in hits]
+    scores = [hit.score for hit in hits]
+    for at in (at for at in range(len(hits)) if asks[at]):
+        stated = [scores[one] for one, has in enumerate(words) if not asks[one] and words[at] <= has]
+        scores[at] = min([scores[at], *stated])
+    # Of equals, statements first, and there what stood first.
+    best = sorted(range(len(hits)), key=lambda at: (-scores[at], asks[at]))[:limit]
+    return [replace(hits[at], score=scores[at]) for at in best]
+
+
+def _may_ask(hit: SearchHit) -> bool:
+    text = hit.message.text
+    return len(text) <= READ_CHARACTERS and any(mark in text for mark in _QUESTION_MARKS)
+
+
+def _only_asks(text: str, terms: frozenset[str]) -> bool:
+    """Tell whether all sentences of a text that have one of the terms are questions."""
+    sentences = [one.rstrip() for one in _SENTENCE_END.split(text)]
+    about = [one for one in sentences if not terms.isdisjoint(normalized_words(one))]
+    return bool(about) and all(one.endswith(_QUESTION_MARKS) for one in about)

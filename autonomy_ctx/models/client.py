@@ -500,6 +500,15 @@ class RequestBuilder:
             content=text.encode("utf-8", "replace"),
         )
 
+    def check_key(self) -> None:
+        """Raise `MissingKey` if a key is needed that is neither given nor in the environment."""
+        provider = self._provider
+        if self._api_key is not None or self._headers or not provider.key_variables:
+            return
+        # A server at another address than the provider's own may well need none.
+        if provider.read_key() is None and self.base_url == provider.default_base_url():
+            raise MissingKey(self._name, provider.key_variables)
+
     def _key(self, base: str) -> str | None:
         if self._api_key is not None:
             return self._api_key.value
@@ -510,7 +519,6 @@ class RequestBuilder:
             if sends_in_clear(base) and not self._insecure:
                 raise InsecureAddress(self._name, base, self._provider.key_variables)
             return Secret(found, "the key in the environment").value
-        # A server at another address than the provider's own may well need none.
-        if self._provider.key_variables and base == self._provider.default_base_url() and not self._headers:
-            raise MissingKey(self._name, self._provider.key_variables)
+        if self._provider.key_variables:
+            self.check_key()
         return None

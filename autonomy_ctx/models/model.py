@@ -272,6 +272,12 @@ class Model(AsyncResource):
         reply = await client.complete(sent)
         return make_compaction(reply, request, request.block, owner, self._model)
 
+    def check_key(self) -> None:
+        """Raise `MissingKey` if this model, or its fallback, needs a key that is neither given nor set."""
+        self._request_builder.check_key()
+        if self.fallback is not None:
+            self.fallback.check_key()
+
     async def close(self) -> None:
         """Close the connections of the running event loop; a client that was passed in stays open."""
         await self._pool.aclose()

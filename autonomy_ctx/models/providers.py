@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from autonomy_ctx.errors.spelling import did_you_mean
 from autonomy_ctx.formats.base import Format
+from autonomy_ctx.formats.model_table import known_models
 from autonomy_ctx.validation import is_loopback, parse_host
 
 # The first version that refuses sampling parameters, and the one that takes them.
@@ -220,8 +222,9 @@ def choose_provider(name: str, *, provider: str | None = None, base_url: str | N
     if provider is not None:
         chosen = PROVIDERS.get(ALIASES.get(provider, provider))
         if chosen is None:
+            near = did_you_mean(str(provider), [*PROVIDERS, *ALIASES])
             raise ValueError(
-                f"provider {provider!r} is not known; give one of {', '.join(PROVIDERS)}, or only a "
+                f"provider {provider!r} is not known{near}; give one of {', '.join(PROVIDERS)}, or only a "
                 f"`base_url` for a server that speaks the OpenAI format"
             )
         return _complete_choice(ProviderChoice(chosen, name), base_url)
@@ -233,9 +236,10 @@ def choose_provider(name: str, *, provider: str | None = None, base_url: str | N
         if pattern.match(name) and not slash:
             return _complete_choice(ProviderChoice(PROVIDERS[known], name), base_url)
     if base_url is None:
+        near = did_you_mean(name, [*known_models(), "offline"])
         raise ValueError(
-            f"nothing is known about model {name!r}; give `provider=` (one of {', '.join(PROVIDERS)}), a "
-            f"prefix as in 'ollama/{name}', or the `base_url` of a server that speaks the OpenAI format"
+            f"nothing is known about model {name!r}{near}; give `provider=` (one of {', '.join(PROVIDERS)}), "
+            f"a prefix as in 'ollama/{name}', or the `base_url` of a server that speaks the OpenAI format"
         )
     return ProviderChoice(PROVIDERS["compatible"], name)
 

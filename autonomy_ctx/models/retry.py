@@ -28,6 +28,8 @@ from autonomy_ctx.errors import (
     SummaryBlockRefused,
     ThinkingRefused,
 )
+from autonomy_ctx.errors.spelling import did_you_mean
+from autonomy_ctx.formats.model_table import is_known_model, known_models
 from autonomy_ctx.formats.overflow import find_overflow
 
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_WAIT_SECONDS, JITTER_SHARE = 0.5, 8.0, 60.0, 0.25
@@ -274,7 +276,8 @@ def _refusal_error(model: str, status: int, code: str | None) -> ModelError:
     if 300 <= status < 400:
         problem = "is at another address, says the server{said}; give that address as `base_url`"
     elif status == 404:
-        problem = "was not found{said}; check its name and the `base_url`"
+        near = "" if is_known_model(model) else did_you_mean(model, known_models(), quote="`")
+        problem = f"was not found{{said}}{near}; check its name and the `base_url`"
     else:
         problem = "refused the request{said}; check the options and the tools it was sent"
     return ModelError(model, problem, status_code=status, code=code)

@@ -89,7 +89,7 @@ async def main() -> None:
 
         print("1,000 conversations like this one:")
         used = desk.get_metrics()
-        for what, name in (("answers", ""), ("summaries", "summary_summarizer_")):
+        for what, name in (("answers", ""), ("summaries", "summarizer_")):
             read, written = used[f"{name}input_tokens"], used[f"{name}output_tokens"]
             cost = PRICE.cost(uncached=read, output=written)
             print(f"{what}: {1000 * cost:.2f} USD")

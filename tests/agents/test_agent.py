@@ -304,7 +304,17 @@ async def test_why_summaries_were_refused_is_among_the_counters(memory: Memory) 
     for _ in range(4):
         await agent.send("and now?")
         await agent.settled()
-    assert agent.get_metrics()["summary_refused_by_reason"] == {"empty": 1}
+    metrics = agent.get_metrics()
+    assert metrics["summary_refused_by_reason"] == {"empty": 1}
+    assert metrics["summaries_refused"] == 1
+    # No word stands twice, and the names of 0.2 are found.
+    assert [name for name in metrics if name.startswith("summary_summar")] == []
+    for former in ("summary_summaries_refused", "summary_summarizer_calls", "summary_summary_seconds"):
+        with pytest.warns(DeprecationWarning, match=former):
+            assert metrics[former] == metrics[former.removeprefix("summary_")]
+    for unknown in ("summary_turns", "summary_summaries", "turn"):
+        with pytest.raises(KeyError, match=unknown):
+            metrics[unknown]
     await agent.close()
 
 
@@ -482,7 +492,7 @@ async def test_replies_of_every_provider_call_tools(memory: Memory, shape: str, 
 
 def test_what_cannot_answer_is_refused_as_a_model() -> None:
     with pytest.raises(InvalidAgent, match="complete_chat"):
-        Agent("helper", model="gpt-x")
+        Agent("helper", model=object())  # type: ignore[arg-type]  # that is the mistake
 
 
 async def test_a_context_takes_no_more_than_the_limit_says(memory: Memory) -> None:

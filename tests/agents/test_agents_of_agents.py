@@ -226,4 +226,4 @@ def test_sub_agents_that_cannot_be_are_refused(subagents: Any) -> None:
 
 def test_a_sub_agents_model_must_be_able_to_answer() -> None:
     with pytest.raises(InvalidAgent, match="complete_chat"):
-        Agent("helper", model="gpt", subagents={"a": {}})
+        Agent("helper", model=ScriptedModel("ok"), subagents={"a": {"model": 5}})

@@ -30,9 +30,10 @@ def guards_memory(*args: Any) -> None: ...
 BUILT: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (
         InvalidAgent,
-        "has memory of type str; give a Memory, such as Memory('sqlite:///agents.db')",
-        {"memory": "sqlite:///x.db"},
+        "has memory of type dict; give a Memory or its URL, such as 'sqlite:///agents.db'",
+        {"memory": {}},
     ),
+    (ValueError, "'x.db' is not the URL of a memory; did you mean 'sqlite:///x.db'?", {"memory": "x.db"}),
     (InvalidAgent, "has tools of type function; give a list of functions or tools", {"tools": twice_of}),
     (InvalidAgent, "has tools of type str; give a list of functions or tools", {"tools": "twice_of"}),
     (

@@ -117,7 +117,7 @@ async def test_thinking_behind_the_summary_is_kept() -> None:
         assert request.thinking == roles.count("assistant") - (roles[0] == "assistant") + has_block(request)
     assert metrics["thinking_left_out"] == 0
     assert metrics["summary_blocks_sent"] == 5
-    assert metrics["summary_blocks_written"] == metrics["summary_summaries_committed"]
+    assert metrics["summary_blocks_written"] == metrics["summaries_committed"]
     assert context.thinking.left_out == {}
 
 

@@ -167,6 +167,14 @@ def test_a_costly_order_is_named_and_fails(plans: Path) -> None:
     )
 
 
+def test_the_agent_that_a_function_returns_is_looked_at(tmp_path: Path) -> None:
+    source = "from autonomy_ctx import Agent\n\ndef make_agent():\n    return Agent(model='offline')\n"
+    (tmp_path / "own.py").write_text(source)
+    ran = run_command("lint", "own.py:make_agent", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("make_agent()")
+
+
 def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
     ran = run_command("lint", "plans/plans.py:thrifty", cwd=plans)
     assert ran.returncode == 0
@@ -194,7 +202,27 @@ def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
             "x = 1",
             "own.py",
             ExitCode.WRONG_INPUT,
-            "own.py has no ContextTemplate or Agent at its",
+            "own.py has no ContextTemplate or Agent at its top level\n",
+        ),
+        (
+            "from autonomy_ctx import Agent\n\nasync def main():\n    async with Agent():\n        pass",
+            "own.py",
+            ExitCode.WRONG_INPUT,
+            "no ContextTemplate or Agent at its top level; line 4 makes an agent inside main(), which is not "
+            "called. Write `agent = Agent(...)` outside of functions, or return it from a function without "
+            "arguments and name this one: own.py:make_agent",
+        ),
+        (
+            "def make_agent():\n    pass",
+            "own.py:make_agent",
+            ExitCode.WRONG_INPUT,
+            "make_agent() of own.py is of type NoneType; it must be a ContextTemplate or Agent",
+        ),
+        (
+            "async def main():\n    pass",
+            "own.py:main",
+            ExitCode.WRONG_INPUT,
+            "main of own.py is of type function; it must be a ContextTemplate or Agent",
         ),
         ("\n\n1 / 0", "own.py", ExitCode.FAILED, "own.py, line 3: ZeroDivisionError: division by zero"),
         ("x = (", "own.py", ExitCode.FAILED, "line 1: '(' was never closed"),
@@ -211,7 +239,7 @@ def test_a_file_that_has_no_template_is_an_error_with_its_place(
     plans: Path, source: str | None, place: str, code: ExitCode, sentence: str
 ) -> None:
     if source is not None:
-        (plans / place).write_text(source)
+        (plans / place.partition(":")[0]).write_text(source)
     ran = run_command("lint", place, cwd=plans)
     assert ran.returncode == code
     assert sentence in ran.stderr

@@ -18,7 +18,17 @@ from autonomy_ctx.cli.app import COMMANDS, load_command
 from autonomy_ctx.cli.output import ExitCode, WrongInput
 from autonomy_ctx.cli.target import MAX_SCOPES, find_conversation
 
-ERROR_MODULES = ("agents", "contexts", "conversations", "knowledge", "models", "root", "stores", "tools")
+ERROR_MODULES = (
+    "agents",
+    "contexts",
+    "conversations",
+    "knowledge",
+    "models",
+    "root",
+    "spelling",
+    "stores",
+    "tools",
+)
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [bold]text[/bold] \u202eback"
 
 
@@ -95,8 +105,18 @@ def test_the_version_is_printed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["no-such-command"], "no-such-command"),
-        (["conversations", "--no-such-option"], "--no-such-option"),
+        (["no-such-command"], "there is no command 'no-such-command'"),
+        (["explian"], "there is no command 'explian' (did you mean 'explain'?)"),
+        (
+            ["conversations", "--no-such-option"],
+            "`autonomy-ctx conversations` has no option '--no-such-option'",
+        ),
+        (["show", "--mesages"], "`autonomy-ctx show` has no option '--mesages' (did you mean '--messages'?)"),
+        (
+            ["--memory", "x", "show"],
+            "no option '--memory'; the options of a command stand behind its name",
+        ),
+        (["conversations", "--limit"], "--limit"),
         (["conversations", "--limit", "many"], "--limit"),
         (["conversations", "--limit", "0"], "--limit"),
         (["search"], "WORDS"),

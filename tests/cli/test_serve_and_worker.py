@@ -44,6 +44,12 @@ guide = Agent("guide", instructions="You plan trips.", model=Model("offline"), n
     "broken.py": "async def main(node): raise RuntimeError('no guide today')",
     "two.py": "from autonomy_ctx import Node\nfirst, second = Node(), Node()",
     "nothing.py": "async def start(node): pass",
+    "script.py": """
+from autonomy_ctx import Agent
+
+async def main():
+    agent = Agent(model="offline")
+""",
 }
 
 
@@ -188,6 +194,12 @@ def test_a_main_without_agents_is_told_so(folder: Path) -> None:
     [
         (["missing.py"], 2, "missing.py does not exist"),
         (["nothing.py"], 2, "nothing.py has no Node, async function main(node) or Agent"),
+        (
+            ["script.py"],
+            2,
+            "main(node) or Agent at its top level; line 5 makes an agent inside main(), which",
+        ),
+        (["script.py:main"], 2, "main of script.py is of type function; it must be a Node, async"),
         (["two.py"], 2, "two.py has several nodes; name one: two.py:first or second"),
         (["node.py", "-m", "x.db"], 2, "has a memory of its own; leave out --memory"),
         (["main.py", "--port", "99999"], 2, "port must be"),

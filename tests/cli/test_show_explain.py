@@ -222,10 +222,48 @@ def test_a_conversation_without_turns_cannot_be_explained(folder: Path) -> None:
     assert ran.stderr.startswith("error: no turn of 'notes' is recorded: agents record theirs")
 
 
-def test_several_conversations_are_listed_as_options_are_typed(folder: Path) -> None:
+def test_several_conversations_are_listed_as_they_are_typed(folder: Path) -> None:
     ran = run_command("explain", "-m", "all.db", cwd=folder)
     assert ran.returncode == ExitCode.WRONG_INPUT
-    assert "  --conversation trip --scope ana --agent guide\n" in ran.stderr
+    assert "  trip --scope ana --agent guide\n" in ran.stderr
+
+
+def test_a_turn_is_explained_by_the_name_of_its_conversation(folder: Path) -> None:
+    newest = json.loads(run(folder, "explain", "-c", "trip", "--json"))
+    assert json.loads(run(folder, "explain", "trip", "--json")) == newest
+    assert json.loads(run(folder, "explain", "trip", "57", "--json"))["position"] == 57
+    shown = run_command("show", "trip", "--turns", "-m", "all.db", cwd=folder)
+    assert f"`autonomy-ctx explain trip {newest['position']}` explains the newest" in shown.stderr
+
+
+def test_one_argument_of_explain_may_be_a_turn_of_the_only_conversation(folder: Path) -> None:
+    only = ("--scope", "ana", "--json")
+    newest = json.loads(run(folder, "explain", *only))
+    assert json.loads(run(folder, "explain", str(newest["position"]), *only)) == newest
+    assert json.loads(run(folder, "explain", newest["id"], *only)) == newest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tripp"], "there is no conversation 'tripp'; did you mean:\n  trip --scope ana --agent guide"),
+        (
+            ["tripp", "57"],
+            "there is no conversation 'tripp'; did you mean:\n  trip --scope ana --agent guide",
+        ),
+        (["trip", "58"], "there is no record of turn '58'; the newest are:"),
+        (
+            ["trip", "57", "-c", "trip"],
+            "'trip' and --conversation both name a conversation; give one of them",
+        ),
+    ],
+)
+def test_what_cannot_be_explained_is_told_with_what_can(
+    folder: Path, arguments: list[str], sentence: str
+) -> None:
+    ran = run_command("explain", *arguments, "-m", "all.db", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr.startswith(f"error: {sentence}")
 
 
 @pytest.mark.parametrize("columns", [40, 200])

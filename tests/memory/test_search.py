@@ -152,6 +152,43 @@ async def test_memory_searches_as_its_agent(memory: Memory) -> None:
             await memory.search("ana", words)
 
 
+QUESTIONS = [
+    ("dog called", "What is my dog called?", "My dog is called Rex."),
+    ("dog called", "Hello! What is my dog called?", "My dog is called Rex. Is that a good name?"),
+    ("Hund", "Wie heißt mein Hund?", "Mein Hund, der heißt Rex, und das schon immer."),
+    ("狗叫", "我的狗叫什么？", "我的狗叫小白。"),  # noqa: RUF001
+]
+
+
+@pytest.mark.parametrize(("query", "question", "statement"), QUESTIONS)
+async def test_a_statement_is_ranked_above_the_question_about_it(
+    query: str, question: str, statement: str, memory: Memory
+) -> None:
+    said = [statement, *[question] * 3]
+    await memory.append("ana", "trip", *({"role": "user", "content": text} for text in said))
+    found = await memory.search("ana", query)
+    assert [hit.message.text for hit in found] == said
+    scores = [hit.score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+    # Also where the question had taken the only place.
+    [best] = await memory.search("ana", query, limit=1)
+    assert best.message.text == statement
+
+
+async def test_a_question_with_more_words_of_the_query_stays_above(memory: Memory) -> None:
+    said = ["The ferry is late.", "When does the ferry to Cacilhas leave?", "A ferry."]
+    await memory.append("ana", "trip", *({"role": "user", "content": text} for text in said))
+    [best, *_] = await memory.search("ana", "ferry cacilhas")
+    assert best.message.text == said[1]
+    assert len(await memory.search("ana", "ferry", limit=2)) == 2
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "3"])
+async def test_a_wrong_limit_is_refused(limit: Any, memory: Memory) -> None:
+    with pytest.raises(ValueError, match="limit"):
+        await memory.search("ana", "ferry", limit=limit)
+
+
 async def test_better_words_of_others_take_no_place_among_those_that_are_found(memory: Memory) -> None:
     told = "the museum is closed on most days of the week"
     for scope, conversation in (("ana", "trip"), ("carl", "trip")):

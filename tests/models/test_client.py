@@ -35,6 +35,7 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.formats.base import ReplyFinished, TextDelta
 from autonomy_ctx.models.model import Model
+from autonomy_ctx.models.retry import response_failure
 
 ASKED = [{"role": "user", "content": "What is the planted-word?"}]
 KEY = "sk-planted-1-key"
@@ -102,6 +103,20 @@ async def test_what_will_not_pass_is_not_asked_again(status: int) -> None:
             await model.complete_chat(ASKED)
         assert (raised.value.status_code, len(server.seen), waits.seconds) == (status, 1, [])
         assert isinstance(raised.value, AuthenticationFailed) == (status in (401, 403))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("gpt-5-mnii", " (did you mean `gpt-5-mini`?)"), ("gpt-5-mini", ""), ("our-own-model", "")],
+)
+def test_a_model_that_its_server_does_not_have_brings_the_name_that_is_spelled_alike(
+    name: str, meant: str
+) -> None:
+    failure = response_failure(name, 404, {}, error("model_not_found"), now=0.0)
+    said = "(status 404, model_not_found)"
+    assert str(failure.error) == (
+        f"model `{name}` was not found {said}{meant}; check its name and the `base_url`"
+    )
 
 
 @pytest.mark.parametrize(

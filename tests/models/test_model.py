@@ -416,6 +416,11 @@ async def test_a_missing_key_is_said_before_anything_is_sent(name: str, variable
             await model.complete_chat(ASKED)
         assert isinstance(raised.value, AuthenticationFailed)
         assert raised.value.status_code == 401
+        assert str(raised.value).splitlines() == [
+            f"model `{name}` needs a key, and {variables} is not set",
+            f"with a key: set {variables} in the environment, or give `api_key`",
+            'without one: give the `base_url` of a server that needs none, or use the model "offline"',
+        ]
 
 
 async def test_the_key_comes_from_the_environment_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,20 @@ def test_an_unknown_name_is_refused_with_what_to_give(name: str) -> None:
         Model(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("gpt5", "gpt-5"), ("GPT-5", "gpt-5"), ("claud-opus-4-5", "claude-opus-4-5"), ("ofline", "offline")],
+)
+def test_a_name_that_is_nearly_known_brings_the_known_one(name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=rf"model '{name}' \(did you mean '{meant}'\?\); give"):
+        Model(name)
+
+
+def test_a_provider_that_is_nearly_known_brings_the_known_one() -> None:
+    with pytest.raises(ValueError, match=r"provider 'antropic' is not known \(did you mean 'anthropic'\?\)"):
+        Model("x", provider="antropic")
+
+
 def test_an_unknown_provider_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"'nobody' is not known; give one of openai,.*offline"):
         Model("x", provider="nobody")

@@ -14,7 +14,7 @@ _GAUGES = frozenset(
     {
         "summary_coverage_lag_messages",
         "summary_coverage_lag_seconds",
-        "summary_summary_seconds",
+        "summary_seconds",
         "summary_prefix_reuse",
     }
 )

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote, unquote
 
 from autonomy_ctx.errors import InvalidArguments, UnknownFact
+from autonomy_ctx.errors.spelling import near_names
 from autonomy_ctx.inspection.turn import TurnReport, TurnSection, inspect_turn, list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.page import read_page
@@ -467,7 +467,7 @@ class MemoryTools:
         infos = []
         for agent in agents:
             infos += await self._memory.conversations(self._scope, agent=agent, limit=MAX_LISTED)
-        near = set(get_close_matches(name, {one.conversation for one in infos}, n=NAMES_LISTED))
+        near = set(near_names(name, {one.conversation for one in infos}, limit=NAMES_LISTED))
         keys = [one.key for one in infos if one.conversation in near] or [one.key for one in infos]
         there = f"there are {_list_names(keys)}" if keys else "there are none"
         return f"names no conversation that has messages; {there}"
