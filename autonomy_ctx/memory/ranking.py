@@ -10,8 +10,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.terms import normalized_words, stop_words, text_ends
+from autonomy_ctx.language.ranking import normalized_words
+from autonomy_ctx.language.sentences import QUESTION_MARKS, sentence_spans
+from autonomy_ctx.language.tables import stop_words
+from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.store import SearchHit
 
 # What meaning counts for beside words, of 1.
@@ -20,8 +22,6 @@ MEANING_SHARE = 0.5
 SPARE_HITS = 10
 # A longer message is no question; of its beginning and its end, this many characters are compared.
 READ_CHARACTERS = 2_000
-_SENTENCE_END = lazy_pattern(r"(?<=[.!?\n])\s+|(?<=[。！？؟])")  # noqa: RUF001
-_QUESTION_MARKS = ("?", "？", "؟")  # noqa: RUF001
 
 P = TypeVar("P", bound=Hashable)
 
@@ -88,11 +88,11 @@ def rank_statements_first(hits: Sequence[SearchHit], query: str, limit: int) -> 
 
 def _may_ask(hit: SearchHit) -> bool:
     text = hit.message.text
-    return len(text) <= READ_CHARACTERS and any(mark in text for mark in _QUESTION_MARKS)
+    return len(text) <= READ_CHARACTERS and any(mark in text for mark in QUESTION_MARKS)
 
 
 def _only_asks(text: str, terms: frozenset[str]) -> bool:
     """Tell whether all sentences of a text that have one of the terms are questions."""
-    sentences = [one.rstrip() for one in _SENTENCE_END.split(text)]
+    sentences = [text[start:end].rstrip() for start, end in sentence_spans(text)]
     about = [one for one in sentences if not terms.isdisjoint(normalized_words(one))]
-    return bool(about) and all(one.endswith(_QUESTION_MARKS) for one in about)
+    return bool(about) and all(one.endswith(QUESTION_MARKS) for one in about)
