@@ -160,20 +160,13 @@ class _Finder:
 
     def _take_note(self, noted: list[tuple[Utterance, Statement]], reply: Statement) -> None:
         """Add what a user said without a cue, if the assistant's reply tells what it was."""
-        kind: FactKind
-        for said, statement in reversed(noted):
-            if reply.has("listed"):
-                kind = "open"
-            elif reply.has("chosen"):
-                kind = "decision"
+        for said, statement in noted:
+            if reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
+                self._add(said, "rule", statement)
             elif reply.begins_with("recorded") and len(statement.numbers) == 1:
-                kind = "value"
-            elif reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
-                kind = "rule"
-            else:
-                continue
-            self._add(said, kind, statement)
-            return
+                self._add(said, "value", statement)
+            elif statement is noted[-1][1] and reply.has("listed", "chosen"):
+                self._add(said, "open" if reply.has("listed") else "decision", statement)
 
     def read_result(self, spoken: Utterance, call: ToolCall | None) -> None:
         """Read what an action made, by the first line of its result that names it."""
@@ -203,9 +196,10 @@ class _Finder:
             return self._add(asked, "decision", self._read(option))
         named = frozenset[str]().union(*(one.content for _, one in read))
         for sentence, question in read:
-            is_choice = question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS
-            is_choice = is_choice or (question.has("alternative") and sentence.is_question)
-            if is_choice and answer.content & named and not answer.has("open", "task"):
+            is_open = question.has("alternative") and sentence.is_question
+            is_choice = is_open or (question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS)
+            is_settled = bool(answer.content & named) or (is_open and sentence is read[-1][0])
+            if is_choice and is_settled and answer.content and not answer.has("open", "task", "defer"):
                 is_short = len(sentence.text) <= MAX_JOINED
                 note = f"{QUESTION_NOTE}{sentence.text})" if is_short else ""
                 return self._add(spoken, "decision", answer, note)
@@ -417,6 +411,8 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
+    if one.has("shift") and len(one.numbers) == 1 and any(map(str.isalpha, one.content)):
+        return "value"
     if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
         return "open"
     return "decision" if one.has("decision") and one.content and not one.has("owned", "now") else None
