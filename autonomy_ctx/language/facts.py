@@ -50,6 +50,7 @@ MAX_RESULT_LINES, MAX_RESULT_CHARACTERS = 40, 200
 MAX_DISTANCE = 6  # messages between a fact and a correction that does not say what it corrects
 MIN_CONTENT = 2  # words that say what a statement is about; one is enough in a longer statement
 MIN_WORDS = 4
+MAX_POINTING_CONTENT = 3  # such words beside an "it" or "that" which points to another sentence
 MIN_SHARED = 0.5  # of the words of an open item or of its report, whichever has fewer
 # Whoever says one of these states nothing that holds.
 _BLOCKERS = ("report", "doubt", "other", "past")
@@ -163,20 +164,13 @@ class _Finder:
 
     def _take_note(self, noted: list[tuple[Utterance, Statement]], reply: Statement) -> None:
         """Add what a user said without a cue, if the assistant's reply tells what it was."""
-        kind: FactKind
-        for said, statement in reversed(noted):
-            if reply.has("listed"):
-                kind = "open"
-            elif reply.has("chosen"):
-                kind = "decision"
+        for said, statement in noted:
+            if reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
+                self._add(said, "rule", statement)
             elif reply.begins_with("recorded") and len(statement.numbers) == 1:
-                kind = "value"
-            elif reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
-                kind = "rule"
-            else:
-                continue
-            self._add(said, kind, statement)
-            return
+                self._add(said, "value", statement)
+            elif statement is noted[-1][1] and reply.has("listed", "chosen"):
+                self._add(said, "open" if reply.has("listed") else "decision", statement)
 
     def read_result(self, spoken: Utterance, call: ToolCall | None) -> None:
         """Read what an action made, by the first line of its result that names it."""
@@ -210,9 +204,10 @@ class _Finder:
             return False
         named = frozenset[str]().union(*(one.content for _, one in read))
         for sentence, question in read:
-            is_choice = question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS
-            is_choice = is_choice or (question.has("alternative") and sentence.is_question)
-            if is_choice and answer.content & named and not answer.has("open", "task"):
+            is_open = question.has("alternative") and sentence.is_question
+            is_choice = is_open or (question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS)
+            is_settled = bool(answer.content & named) or (is_open and sentence is read[-1][0])
+            if is_choice and is_settled and answer.content and not answer.has("open", "task", "defer"):
                 is_short = len(sentence.text) <= MAX_JOINED
                 note = f"{QUESTION_NOTE}{sentence.text})" if is_short else ""
                 return self._add(spoken, "decision", answer, note)
@@ -339,16 +334,19 @@ class _Finder:
 
     def _finish(self, spoken: Utterance, report: Statement, *, by_user: bool = False) -> bool:
         """Call the open item done that a statement reports as done."""
-        part = report.part_of("done")
+        part = report.part_of("done") or range(len(report.words) if by_user else 0)
         if not part or report.has_in(part, "undone", "condition") or report.has("doubt", "report"):
             return False
-        content = report.content_of(part) or report.content
-        best, most = self._last(spoken) if by_user and not content else None, 0
+        if report.has("open", "remind", "duty", "task"):
+            return False
+        content, is_told = report.content_of(part) or report.content, report.has("done")
+        best, most = self._last(spoken) if by_user and is_told and not content else None, 0
         best = best if best and best.kind == "open" else None
         for item in self._newest("open"):
             stated = self._statement(item).content
             shared, least = len(content & stated), min(len(stated), len(content))
-            if shared > most and shared >= MIN_SHARED * least and (by_user or shared > 1 or least == 1):
+            is_enough = (is_told and by_user) or shared > 1 or (is_told and least == 1)
+            if shared > most and shared >= MIN_SHARED * least and is_enough:
                 best, most = item, shared
         if best is not None:
             self._end(spoken, best)
@@ -438,10 +436,11 @@ class _Finder:
 
 def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     """Tell whether a statement does not say itself what it is about; a value names its attribute."""
-    if one.points_back:
+    about = len(one.content_of(range(len(one.words))))
+    if one.points_back and about <= MAX_POINTING_CONTENT:
         return True
-    least = {"value": 0, "rule": 1, "preference": 1}.get(kind or "", MIN_CONTENT)
-    return len(one.content_of(range(len(one.words)))) < least
+    least = {"value": 0, "preference": 0, "rule": 1, "open": 1}.get(kind or "", MIN_CONTENT)
+    return about < least
 
 
 def find_kind(one: Statement) -> FactKind | None:
@@ -461,9 +460,12 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
+    if one.has("shift") and len(one.numbers) == 1 and any(map(str.isalpha, one.content)):
+        return "value"
     if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
         return "open"
-    return "decision" if one.has("decision") and one.content and not one.has("owned", "now") else None
+    is_settled = one.has("decision") or (one.has("preferred") and not one.has("is"))
+    return "decision" if is_settled and one.content and not one.has("owned", "now") else None
 
 
 def _is_rule(one: Statement) -> bool:

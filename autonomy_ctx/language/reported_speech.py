@@ -13,10 +13,13 @@ from itertools import compress
 from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, PhraseTable, find_languages, load_language
+from autonomy_ctx.language.words import Words, split_words
 
 MAX_HEADER_LINES = 6
 MAX_GREETING_WORDS = 5
 MIN_QUOTED_WORDS = 3
+MAX_LABEL, MAX_READ = 40, 4000  # characters of a header's label, and of a text whose language is told
 _COLONS = (":", "\uff1a")
 _FENCE = lazy_pattern(r"\s{0,8}(```|~~~)")
 _QUOTED_LINE = lazy_pattern(r"\s*[>|]")
@@ -34,21 +37,8 @@ _SEPARATOR = lazy_pattern(r"\s{0,4}(?:[-_=]{5,60}[^-_=\n]{3,80}[-_=]{5,60}|_{20,
 _LABEL = r"[\s*_]{0,6}[^\W\d_][^:\uff1a\n]{0,24}[:\uff1a]"
 _HEADER_LINE = lazy_pattern(_LABEL + r"[*_]{0,2}\s?\S")
 _ADDRESS = r"[^\s<>@]{1,64}@[^\s<>@]{1,64}"
-# A line of a header that only a mail has.
-_MAIL_LINE = lazy_pattern(
-    rf"{_LABEL}[^\n<]{{0,200}}<{_ADDRESS}>"
-    rf"|[\s*_]{{0,6}}(?:from|von|de|\u5dee\u51fa\u4eba|\u53d1\u4ef6\u4eba|\u0645\u0646)\s?[:\uff1a][^\n@]{{0,200}}@"
-    r"|[\s*_]{0,6}(?:subject|betreff|objet|asunto|assunto|\u4ef6\u540d|\u4e3b\u9898|\u0627\u0644\u0645\u0648\u0636\u0648\u0639)"
-    r"[*_]{0,2}\s?[:\uff1a]",
-    2,
-)
-# In a line that ends with a colon: a text of somebody else follows.
-_INTRODUCTION = lazy_pattern(
-    rf"<{_ADDRESS}>|\b(?:e?-?mail|message|letter|wrote|writes|says|nachricht|schreiben|schrieb|schreibt"
-    r"|courriel|lettre|\u00e9crit|correo|mensaje|carta|escribi\u00f3|mensagem|escreveu)\b"
-    r"|\u30e1\u30fc\u30eb|\u624b\u7d19|\u66f8\u3044\u3066|\u90ae\u4ef6|\u4fe1\u4ef6|\u5199\u9053|\u8bf4|\u0628\u0631\u064a\u062f|\u0631\u0633\u0627\u0644\u0629|\u0643\u062a\u0628",
-    2,
-)
+# A line of a header that only a mail has: with an address, or with a label of `[speech]`.
+_ADDRESS_LINE = lazy_pattern(rf"{_LABEL}[^\n<]{{0,200}}<{_ADDRESS}>|[^\n]{{0,200}}<{_ADDRESS}>\s?[:\uff1a]")
 _ENDS = ".!?\u2026\u3002\uff01\uff1f\u061f"
 _QUOTATION = lazy_pattern(
     '(?<![\\w"])"(?=\\S)[^"]{1,4000}(?<=\\S)"(?!\\w)|\u201c[^\u201c\u201d]{1,4000}\u201d'
@@ -72,7 +62,7 @@ def split_speech(text: str) -> Speech:
     if _MARKS.isdisjoint(text):
         return Speech(text, "")
     lines = text.splitlines()
-    are_pasted = _pasted_lines(lines)
+    are_pasted = _pasted_lines(lines, _tables(text))
     pasted = list(compress(lines, are_pasted))
     own, quoted = _cut_quotations(
         "\n".join(["" if out else line for line, out in zip(lines, are_pasted, strict=True)])
@@ -80,7 +70,13 @@ def split_speech(text: str) -> Speech:
     return Speech(own, "\n".join([*pasted, *quoted]))
 
 
-def _pasted_lines(lines: Sequence[str]) -> list[bool]:
+def _tables(text: str) -> list[PhraseTable]:
+    """The words of the languages in a text that tell pasted ones."""
+    codes = (*find_languages(split_words(text[:MAX_READ]).folded, text[:MAX_READ]), DEFAULT_LANGUAGE)
+    return [load_language(code).phrases["speech"] for code in dict.fromkeys(codes)]
+
+
+def _pasted_lines(lines: Sequence[str], tables: Sequence[PhraseTable]) -> list[bool]:
     found = [False] * len(lines)
     # Where everything is indented, an indent says nothing.
     has_margin = any(line.strip() and not line[0].isspace() for line in lines)
@@ -97,7 +93,7 @@ def _pasted_lines(lines: Sequence[str]) -> list[bool]:
         elif (tag := _OPENING_TAG.match(line)) and closed.get(tag[1], -1) >= at:
             end = f"</{tag[1]}>"
             found[at], closing = True, "" if end in line else end
-        elif _begins_pasted_text(lines, at):
+        elif _begins_pasted_text(lines, at, tables):
             return [*found[:at], *([True] * (len(lines) - at))]
         else:
             if not in_code:
@@ -107,7 +103,7 @@ def _pasted_lines(lines: Sequence[str]) -> list[bool]:
     return found
 
 
-def _begins_pasted_text(lines: Sequence[str], at: int) -> bool:
+def _begins_pasted_text(lines: Sequence[str], at: int, tables: Sequence[PhraseTable]) -> bool:
     """Tell whether all from this line on was pasted: a separator, a mail header, or an introduction."""
     line = lines[at]
     # Frameworks mark the words of other agents so.
@@ -116,7 +112,8 @@ def _begins_pasted_text(lines: Sequence[str], at: int) -> bool:
     for header in lines[at : at + MAX_HEADER_LINES]:
         if not _HEADER_LINE.match(header):
             break
-        if _MAIL_LINE.match(header):
+        label = split_words(header[:MAX_LABEL].replace("\uff1a", ":").partition(":")[0])
+        if _ADDRESS_LINE.match(header) or _means(label, "header", tables, is_whole=True):
             return True
     if not line.rstrip().endswith(_COLONS):
         return False
@@ -126,7 +123,12 @@ def _begins_pasted_text(lines: Sequence[str], at: int) -> bool:
     if not following or _BULLET.match(following):
         return False
     is_greeting = following.endswith((",", "\uff0c")) and len(following.split()) <= MAX_GREETING_WORDS
-    return is_greeting or _INTRODUCTION.search(line) is not None
+    return is_greeting or bool(_ADDRESS_LINE.match(line)) or _means(split_words(line), "introduction", tables)
+
+
+def _means(words: Words, meaning: str, tables: Sequence[PhraseTable], *, is_whole: bool = False) -> bool:
+    found = (match for table in tables for match in table.find(words) if meaning in match.meanings)
+    return any(not is_whole or (match.first, match.last) == (0, len(words) - 1) for match in found)
 
 
 def _cut_quotations(text: str) -> tuple[str, list[str]]:

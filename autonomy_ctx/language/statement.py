@@ -36,7 +36,8 @@ _QUOTATION = lazy_pattern(
 _NUMBER, _TICKET = lazy_pattern(r"\d++(?:[.,:]\d++)*+"), lazy_pattern(r"#\d{1,9}\b")
 # The endings of Japanese words, which say nothing of what they are about.
 _HIRAGANA = lazy_pattern("[\u3041-\u309f]")
-_EDGE = lazy_pattern(r"[;!?()\u2013\u2014\u2026\u3002]|\.\s|\s-\s|\n")
+_EDGE = lazy_pattern(r"[;!?()\u2013\u2014\u2026\u3002]|(?<!\d)\.\s|\s-\s|\n")
+_INSIDE_NUMBER = lazy_pattern(r"\d[,:]\d")
 _OPENING_MARKS = "\"'([{\u201c\u00ab#@$\u20ac\u00a3"
 
 
@@ -288,11 +289,11 @@ def _find_edges(words: Words, languages: Sequence[str]) -> set[int]:
     """Where a part of a clause begins: after a comma, a colon, a dash, a bracket or a conjunction."""
     tables, found = [load_language(code).phrases["cues"].meanings for code in languages], {0}
     for at in range(1, len(words)):
+        start, end = words.starts[at - 1], words.ends[at - 1]
         # As it is written: without accents, a verb may look like a conjunction ("é" and "e").
-        before = words.text[words.starts[at - 1] : words.ends[at - 1]].lower()
-        is_mark = words.folded[at - 1] in ",:" or _EDGE.search(
-            words.text[words.ends[at - 1] : words.starts[at]]
-        )
+        before = words.text[start:end].lower()
+        is_mark = words.folded[at - 1] in ",:" and not _INSIDE_NUMBER.match(words.text, max(start - 1, 0))
+        is_mark = is_mark or _EDGE.search(words.text, end, words.starts[at]) is not None
         if is_mark or any("conjunction" in table.get(before, ()) for table in tables):
             found.add(at)
     return found
@@ -348,7 +349,10 @@ def is_changed_value(one: Statement, other: Statement) -> bool:
         return False
     attribute = other.value.attribute
     is_named = attribute in one.content or any(attribute == name for name, _, _ in one.attributes)
-    return is_named and bool(one.units & other.units) and _owner_codes(other) <= one.codes
+    about = one.content & other.content - one.units - set(map(_plain, other.numbers))
+    is_named = is_named or (one.has("change") and bool(about))
+    is_alike = bool(one.units & other.units) or not other.units
+    return is_named and is_alike and _owner_codes(other) <= one.codes
 
 
 def _owner_codes(statement: Statement) -> frozenset[str]:

@@ -128,7 +128,7 @@ async def test_segments_stay_the_same_when_a_fact_changes(memory: Memory) -> Non
     assert after.summary is not None
     assert after.summary.texts[:-1] == before.summary.texts[:-1]
     assert after.window == before.window
-    assert fact_lines(after) == ["F1 rule: a", "F2 rule: b"]
+    assert fact_lines(after) == ["F2 rule: b", "F1 rule: a"]
 
 
 async def test_a_fact_of_a_user_is_shown_at_once_and_stays(memory: Memory) -> None:
