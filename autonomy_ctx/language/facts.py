@@ -119,7 +119,7 @@ class _Finder:
         self._texts = {_normalize(fact.text) for fact in holding}
         self._known = holding[-MAX_COMPARED_FACTS:]
         self._statements: dict[str, Statement] = {}
-        self._languages: tuple[str, ...] = ()
+        self._languages = read_languages(stated_text(holding[-1].text)) if holding else ()
         self._said: list[Sentence] = []  # the sentences of the message, up to the one that is read
         self._asked: Utterance | None = None  # what the message answers
         self._noted: list[tuple[Utterance, Statement]] = []  # what the assistant may take note of
@@ -237,9 +237,9 @@ class _Finder:
                 start = following
         return [*made, self._read(whole.text[start:])] if made else [whole]
 
-    def _join(self, message: Message, statement: Statement) -> Statement | None:
+    def _join(self, message: Message, statement: Statement, kind: FactKind | None = None) -> Statement | None:
         """The statement with the sentence before it, where it does not say itself what it is about."""
-        if len(self._said) < 2 or self._said[-2].is_question or not _is_bare(statement):
+        if len(self._said) < 2 or self._said[-2].is_question or not _is_bare(statement, kind):
             return None
         if len(self._read(self._said[-2].text).content) < MIN_CONTENT:
             return None
@@ -368,7 +368,7 @@ class _Finder:
         self, spoken: Utterance, kind: FactKind, statement: Statement, note: str = "", old: Fact | None = None
     ) -> bool:
         text, content = self._quote(spoken[1], kind, statement), statement.content
-        is_whole = not _is_bare(statement, kind) or (kind != "value" and self._join(spoken[1], statement))
+        is_whole = not _is_bare(statement, kind) or self._join(spoken[1], statement, kind) is not None
         # What it replaces says what it is about.
         if not note and not is_whole and old is None:
             note = self._asked_note(statement)
@@ -422,7 +422,7 @@ class _Finder:
     def _quote(self, message: Message, kind: FactKind, statement: Statement) -> str:
         """A statement as a fact: without what leads to it and its full stop, with its dates resolved."""
         text = statement.text[statement.start :]
-        if joined := self._join(message, statement):
+        if joined := self._join(message, statement, kind):
             text = joined.text
         text = _strip_end(text)
         if kind in ("rule", "preference") and has_weekday(text):

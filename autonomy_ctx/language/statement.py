@@ -314,9 +314,8 @@ def read_languages(text: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 def stem_word(word: str) -> str:
     """A word in the form in which it is compared."""
-    return stemmer.stem_word(word.partition("'")[0] if word.endswith("'s") else word.rpartition("'")[2])[
-        :STEM_LENGTH
-    ]
+    plain = word.partition("'")[0] if word.endswith("'s") else word.rpartition("'")[2]
+    return stemmer.stem_word(plain)[:STEM_LENGTH]
 
 
 def _plain(number: str) -> str:
