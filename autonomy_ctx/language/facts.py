@@ -406,6 +406,8 @@ def find_kind(one: Statement) -> FactKind | None:
         return None
     is_about = len(one.content) >= MIN_CONTENT or (bool(one.content) and len(one.words) >= MIN_WORDS)
     is_lacking = bool(one.content) and one.has_in(one.part_of("done"), "lacking")
+    if one.has("goal") and is_about:
+        return "goal"
     is_item = one.has("remind") or (one.has("open") and not one.has("task"))
     if is_lacking or (is_about and is_item):
         return "open"
