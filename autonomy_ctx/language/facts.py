@@ -334,19 +334,25 @@ class _Finder:
 
     def _finish(self, spoken: Utterance, report: Statement, *, by_user: bool = False) -> bool:
         """Call the open item done that a statement reports as done."""
-        part = report.part_of("done") or range(len(report.words) if by_user else 0)
+        part, is_told = report.part_of("done"), report.has("done")
+        if not is_told and by_user and not report.numbers and not find_kind(report):
+            # "The inventory is in the portal" ends what asked for the inventory, if it is about nothing else.
+            part = range(len(report.words))
         if not part or report.has_in(part, "undone", "condition") or report.has("doubt", "report"):
             return False
         if report.has("open", "remind", "duty", "task"):
             return False
-        content, is_told = report.content_of(part) or report.content, report.has("done")
+        content = report.content_of(part) or report.content
         best, most = self._last(spoken) if by_user and is_told and not content else None, 0
         best = best if best and best.kind == "open" else None
         for item in self._newest("open"):
             stated = self._statement(item).content
-            shared, least = len(content & stated), min(len(stated), len(content))
-            is_enough = (is_told and by_user) or shared > 1 or (is_told and least == 1)
-            if shared > most and shared >= MIN_SHARED * least and is_enough:
+            shared, least = len(content & stated), min(len(stated), len(content)) if is_told else len(content)
+            if (
+                shared > most
+                and shared >= MIN_SHARED * least
+                and (shared > 1 or (is_told and (by_user or least == 1)))
+            ):
                 best, most = item, shared
         if best is not None:
             self._end(spoken, best)
@@ -450,6 +456,8 @@ def find_kind(one: Statement) -> FactKind | None:
         return None
     is_about = len(one.content) >= MIN_CONTENT or (bool(one.content) and len(one.words) >= MIN_WORDS)
     is_lacking = bool(one.content) and one.has_in(one.part_of("done"), "lacking")
+    if one.has("goal") and is_about:
+        return "goal"
     is_item = one.has("remind") or (one.has("open") and not one.has("task"))
     if is_lacking or (is_about and is_item):
         return "open"
