@@ -75,7 +75,7 @@ def count_code_lines(text: str) -> int:
 
 
 def time_language(code: str) -> list[float]:
-    """Milliseconds of CPU in a fresh interpreter: JSON, TOML, the first sentence, its dates, its search terms."""
+    """Milliseconds of CPU in a fresh process: JSON, TOML, the first sentence, its dates, its terms."""
     command = [sys.executable, "-c", _TIMED, code, SENTENCES[code], str(DATA)]
     ran = [
         json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
