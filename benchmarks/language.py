@@ -35,7 +35,8 @@ _TIMED = """
 import json, sys, time, tomllib
 from datetime import datetime
 from pathlib import Path
-from autonomy_ctx.language import dates, search_terms, tables, words
+from autonomy_ctx.language import dates, tables, words
+from autonomy_ctx.memory import search_terms
 code, sentence, data = sys.argv[1:]
 def seconds(work):
     began = time.process_time()

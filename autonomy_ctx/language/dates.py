@@ -88,11 +88,15 @@ def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
 def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:
     """The relative dates of a text, in order; of those at one place the longest."""
     counted = [
-        replace(words, folded=tuple(_mark_number(word, language) for word in words.folded))
+        replace(
+            words,
+            folded=tuple(
+                one if _parse_number(one, language) is None else NUMBER_MARK for one in words.folded
+            ),
+        )
         for language in languages
     ]
-    found: list[RelativeDate] = []
-    after = 0
+    found, after = list[RelativeDate](), 0
     for at in range(len(words)):
         if at < after:
             continue
@@ -108,10 +112,6 @@ def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDat
             if match.meanings[0] != NO_DATE and not _is_noun(words, match, language):
                 found.append(_read_meaning(words, match, language))
     return found
-
-
-def _mark_number(word: str, language: Language) -> str:
-    return word if _parse_number(word, language) is None else NUMBER_MARK
 
 
 def _parse_number(word: str, language: Language) -> int | None:

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from autonomy_ctx.memory.store import SearchHit
 
+# The usual numbers of BM25: how soon a repeated word counts for no more, and how much the length matters.
+BM25_K1, BM25_B = 1.2, 0.75
 # What meaning counts for beside words, of 1.
 MEANING_SHARE = 0.5
 
