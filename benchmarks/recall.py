@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.language.search_terms import search_terms
 from autonomy_ctx.memory.encoding import decode_whole_body
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import RecallResult
+from autonomy_ctx.memory.search_terms import search_terms
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import PER_MESSAGE
 from benchmarks.minilm import MiniLM

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from autonomy_ctx.language.search_terms import search_terms
+from autonomy_ctx.memory.search_terms import search_terms
 from benchmarks.minilm import MiniLM
 
 # Where the packages are, if they are not installed.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.language.search_terms import search_terms
 from autonomy_ctx.memory.encoding import decode_whole_body
+from autonomy_ctx.memory.search_terms import search_terms
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

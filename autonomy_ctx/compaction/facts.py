@@ -17,9 +17,9 @@ from autonomy_ctx.language.facts import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile import find_profile_statements, profile_subject
 from autonomy_ctx.language.reported_speech import split_speech
-from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.language.statement import read_languages
 from autonomy_ctx.memory.outline import FactEnd
+from autonomy_ctx.memory.search_terms import folded_words
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.fact import (

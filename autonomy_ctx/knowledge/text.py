@@ -30,10 +30,10 @@ from autonomy_ctx.knowledge.documents import (
     read_folder,
 )
 from autonomy_ctx.knowledge.knowledge import Passage, SearchTool
-from autonomy_ctx.language.ranking import normalized_words
-from autonomy_ctx.language.search_terms import fts_or_query
+from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.language.words import is_unspaced, text_ends
+from autonomy_ctx.memory.search_terms import fts_or_query
 from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int

@@ -42,12 +42,8 @@ class RelativeDate:
     # Monday is 0.
     weekday: int | None = None
     count: int = 0
-    is_counted: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the words around it may tell that it is past."""
-        return self.is_counted or (self.weekday is not None and self.span == "said")
+    # The words around it may say that it is past.
+    is_open: bool = False
 
 
 def resolve_dates(text: str, at: datetime) -> str:
@@ -88,11 +84,15 @@ def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
 def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:
     """The relative dates of a text, in order; of those at one place the longest."""
     counted = [
-        replace(words, folded=tuple(_mark_number(word, language) for word in words.folded))
+        replace(
+            words,
+            folded=tuple(
+                one if _parse_number(one, language) is None else NUMBER_MARK for one in words.folded
+            ),
+        )
         for language in languages
     ]
-    found: list[RelativeDate] = []
-    after = 0
+    found, after = list[RelativeDate](), 0
     for at in range(len(words)):
         if at < after:
             continue
@@ -110,10 +110,6 @@ def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDat
     return found
 
 
-def _mark_number(word: str, language: Language) -> str:
-    return word if _parse_number(word, language) is None else NUMBER_MARK
-
-
 def _parse_number(word: str, language: Language) -> int | None:
     if word.isascii() and word.isdigit():
         return int(word) if len(word) <= MAX_DIGITS else None
@@ -124,7 +120,8 @@ def _read_meaning(words: Words, match: PhraseMatch, language: Language) -> Relat
     """A phrase by its meaning in the table: "day 1", "week +#", "weekday coming 4"."""
     span, _, count = match.meanings[0].rpartition(" ")
     if span.startswith("weekday "):
-        return RelativeDate(match.first, match.last, span.removeprefix("weekday "), weekday=int(count))
+        which = span.removeprefix("weekday ")
+        return RelativeDate(match.first, match.last, which, weekday=int(count), is_open=which == "said")
     if not count.endswith(NUMBER_MARK):
         return RelativeDate(match.first, match.last, span, count=int(count))
     said = words.folded[match.first : match.last + 1]
@@ -133,7 +130,7 @@ def _read_meaning(words: Words, match: PhraseMatch, language: Language) -> Relat
     if span == "week":
         # So many weeks are a day, not a week.
         span, number = "day", number * _DAYS_PER_WEEK
-    return RelativeDate(match.first, match.last, span, count=number, is_counted=True)
+    return RelativeDate(match.first, match.last, span, count=number, is_open=True)
 
 
 def _is_noun(words: Words, match: PhraseMatch, language: Language) -> bool:

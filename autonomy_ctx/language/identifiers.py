@@ -20,7 +20,7 @@ MAX_URL_LENGTH = 2000
 
 # Scripts written without spaces: their characters end a word in another script.
 WIDE_CHARACTERS = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
-_OPENING = {")": "(", "]": "[", "}": "{"}
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
 _QUOTES = '"`\u201c\u201d\u201e'
 _URL_DELIMITERS = rf"\s<>{_QUOTES}{WIDE_CHARACTERS}"
 _WORD_DELIMITERS = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{WIDE_CHARACTERS}"
@@ -113,7 +113,7 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
 
 def _strip_url(url: str) -> str:
     """A URL without the sentence around it; a bracket that it opened itself stays."""
-    while url[-1] in ".,:;!?'*|" or url.count(url[-1]) > url.count(_OPENING.get(url[-1], url[-1])):
+    while url[-1] in ".,:;!?'*|" or url.count(url[-1]) > url.count(_BRACKETS.get(url[-1], url[-1])):
         url = url[:-1]
     return url
 

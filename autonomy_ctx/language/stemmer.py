@@ -10,17 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, load_index
+from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, load_index, stop_words
+from autonomy_ctx.language.words import split_words
 from autonomy_ctx.messages.text_cache import word_cache
 
 # No word of a language is longer.
 MAX_STEM_LENGTH = 40
+_MARKS = frozenset(",:")
 
 
 @word_cache(65_536)
 def stem_word(word: str) -> str:
     """The stem of an English word in lower case; a word of another script stays as it is."""
     return language_stem(word, DEFAULT_LANGUAGE) if word.isascii() else word
+
+
+def normalized_words(text: str) -> list[str]:
+    """The stems of the words of a text; stop words stay as they are."""
+    stop = stop_words()
+    found = (word.removesuffix("'s") for word in split_words(text).folded if word not in _MARKS)
+    return [word if word in stop else stem_word(word) for word in found]
 
 
 def light_stems(word: str, languages: Iterable[str]) -> list[str]:

@@ -18,13 +18,17 @@ from typing import Any
 from autonomy_ctx._lazy import lazy_pattern
 
 _DATA = Path(__file__).parent / "data"
-# Han, kana and Hangul, as a part of a pattern.
+# Han, kana and Hangul, as a part of a pattern. Python takes milliseconds to compile one with it, so texts
+# without such characters have patterns of their own.
 UNSPACED_SCRIPTS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}]+"
-_WORD_PATTERN = lazy_pattern(
-    rf"[{UNSPACED_SCRIPTS}]|{_LETTERS}(?:['\u2019]{_LETTERS})*|[,:\uff0c\u3001\u060c\uff1a]"
+_FIRST_UNSPACED = "\u3005"
+_UNSPACED_RANGES = tuple(
+    zip("\u3005\u3040\u3400\u4e00\uac00\U00020000", "\u3005\u30ff\u4dbf\u9fff\ud7af\U0003ffff", strict=True)
 )
-_UNSPACED_PATTERN = lazy_pattern(f"[{UNSPACED_SCRIPTS}]")
+_PUNCTUATION = "[,:\uff0c\u3001\u060c\uff1a]"
+_ASCII_PATTERN = lazy_pattern("[a-z0-9]+(?:'[a-z0-9]+)*|[,:]")
+_SPACED_PATTERN = lazy_pattern(rf"[^\W_]+(?:['\u2019][^\W_]+)*|{_PUNCTUATION}")
+_WORD_PATTERN = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}]+(?:['\u2019][a-zA-Z]+)*|[^\W_]|{_PUNCTUATION}")
 _ACCENT_PATTERN = lazy_pattern("[\u0300-\u036f\u064b-\u0652]+")
 # Tatweel, soft hyphen, joiners, marks of direction, variation selectors: a reader does not see them.
 _INVISIBLE_PATTERN = lazy_pattern(
@@ -111,8 +115,11 @@ def spelling_forms(word: str) -> list[str]:
 def split_words(text: str) -> Words:
     """The words of a text, in order."""
     # Folding keeps the length of an ASCII text, so all its words are folded at once.
-    is_ascii = text.isascii()
-    found = list(_WORD_PATTERN.finditer(text.lower() if is_ascii else text))
+    if is_ascii := text.isascii():
+        found = list(_ASCII_PATTERN.finditer(text.lower()))
+    else:
+        pattern = _SPACED_PATTERN if max(text) < _FIRST_UNSPACED else _WORD_PATTERN
+        found = list(pattern.finditer(text))
     return Words(
         text,
         tuple([match[0] if is_ascii else _fold_word(match[0]) for match in found]),
@@ -123,7 +130,7 @@ def split_words(text: str) -> Words:
 
 def is_unspaced(run: str) -> bool:
     """Tell whether a run begins with a character of a script without spaces."""
-    return _UNSPACED_PATTERN.match(run) is not None
+    return any(first <= run[:1] <= last for first, last in _UNSPACED_RANGES)
 
 
 def text_ends(text: str, characters: int) -> str:

@@ -10,12 +10,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from autonomy_ctx.language.ranking import normalized_words
 from autonomy_ctx.language.sentences import QUESTION_MARKS, sentence_spans
+from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.store import SearchHit
 
+# The usual numbers of BM25: how soon a repeated word counts for no more, and how much the length matters.
+BM25_K1, BM25_B = 1.2, 0.75
 # What meaning counts for beside words, of 1.
 MEANING_SHARE = 0.5
 # So many more than asked for are ranked, to find a statement behind the questions about it.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.search_terms import related_stems
+from autonomy_ctx.memory.search_terms import related_stems
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
 from autonomy_ctx.messages.dates import MONTHS
 

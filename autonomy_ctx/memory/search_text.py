@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import StoredFormTooNew
-from autonomy_ctx.language.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
 from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.encoding import decode_entry, read_body
+from autonomy_ctx.memory.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.validation import check_int
 

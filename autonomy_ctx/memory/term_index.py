@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
-from autonomy_ctx.language.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
 
 if TYPE_CHECKING:
-    from autonomy_ctx.language.search_terms import IndexTerms
+    from autonomy_ctx.memory.search_terms import IndexTerms
 
 # A message with its terms is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 2_500
@@ -68,7 +68,7 @@ class TermIndex:
     def add(self, messages: Iterable[IndexedMessage]) -> None:
         """Take in messages; those of one conversation in order."""
         # Imported here: a memory that nobody recalls from needs no words.
-        from autonomy_ctx.language.search_terms import index_terms
+        from autonomy_ctx.memory.search_terms import index_terms
         from autonomy_ctx.memory.search_text import searchable_text
 
         for one in messages:

@@ -6,9 +6,10 @@ context always gives the same answer, so it suits demos and tests.
 
 from __future__ import annotations
 
+import math
 import re
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import anyio.to_thread
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.language.digest import digest, digest_texts
-from autonomy_ctx.language.ranking import normalized_words, rank
+from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.messages.clamp import clamp_text, shorten
 from autonomy_ctx.messages.cuts import newest_user_index
@@ -64,9 +65,41 @@ _SENTENCE = lazy_pattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True)
+class RankedText:
+    """A text by its index, and how much it says about the question; never 0."""
+
+    index: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Passage:
     who: str
     text: str
+
+
+def rank(
+    query: str | Iterable[str], texts: Sequence[str], *, k1: float = 1.2, b: float = 0.75
+) -> list[RankedText]:
+    """The texts that share a word with the query, best first; of equals the earlier first.
+
+    `query` is a text, or words as `normalized_words` gives them.
+    """
+    asked = dict.fromkeys(normalized_words(query) if isinstance(query, str) else query)
+    counts = [Counter(normalized_words(text)) for text in texts]
+    lengths = [count.total() for count in counts]
+    usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    scores = [0.0] * len(texts)
+    for word in asked:
+        holders = [index for index, count in enumerate(counts) if word in count]
+        # Never negative: a word that most texts have says little, but not the opposite.
+        weight = math.log(1 + (len(texts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for index in holders:
+            often = counts[index][word]
+            room = k1 * (1 - b + b * lengths[index] / usual)
+            scores[index] += weight * often * (k1 + 1) / (often + room)
+    found = [RankedText(index, score) for index, score in enumerate(scores) if score > 0]
+    return sorted(found, key=lambda one: (-one.score, one.index))
 
 
 class OfflineModel:

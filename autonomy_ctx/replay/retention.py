@@ -14,9 +14,9 @@ from autonomy_ctx.compaction.key_names import key_identifiers
 from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
 from autonomy_ctx.language.name_index import key_names_of
-from autonomy_ctx.language.search_terms import folded_words
 from autonomy_ctx.language.words import fold_text
 from autonomy_ctx.memory.facts import NO_SEGMENT, FactsInForce, make_rows
+from autonomy_ctx.memory.search_terms import folded_words
 from autonomy_ctx.messages.fact import Fact, normalize_fact
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary

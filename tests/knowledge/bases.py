@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.knowledge import Passage
-from autonomy_ctx.language.ranking import normalized_words
+from autonomy_ctx.language.stemmer import normalized_words
 
 TOPICS = ("ferry", "tram", "food", "visa")
 

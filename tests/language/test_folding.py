@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.language.search_terms import (
+from autonomy_ctx.language.tables import guess_languages, load_index
+from autonomy_ctx.language.words import fold_script, fold_text, normalize_text, spelling_forms
+from autonomy_ctx.memory.search_terms import (
     FORM_MARK,
     HEAD_MARK,
     MAX_TERM_LENGTH,
@@ -16,8 +18,6 @@ from autonomy_ctx.language.search_terms import (
     search_terms,
     syllables,
 )
-from autonomy_ctx.language.tables import guess_languages, load_index
-from autonomy_ctx.language.words import fold_script, fold_text, normalize_text, spelling_forms
 
 # Letters with something to fold, and what they are folded to.
 LETTERS = "aeouäöüßåøæœłıİIéñsxnrlt ٠١٢أإآاىيیةهکكالوبكًَُّـ\u200c֑שלוםהיתङअंकि़यँगาเน้ำกカかｶ東东國国がギё й Σςσ"

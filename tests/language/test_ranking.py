@@ -7,7 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.language.ranking import RankedText, normalized_words, rank
+from autonomy_ctx.language.stemmer import normalized_words
+from autonomy_ctx.models.offline import RankedText, rank
 
 TEXTS = [
     "The dog sleeps.",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.language.search_terms import index_terms
 from autonomy_ctx.language.stemmer import MAX_STEM_LENGTH, light_stems, stem_word
 from autonomy_ctx.language.tables import load_index
 from autonomy_ctx.language.words import fold_script, normalize_text
+from autonomy_ctx.memory.search_terms import index_terms
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 

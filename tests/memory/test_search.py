@@ -23,9 +23,9 @@ from strategies import few, some
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.language.identifiers import identifiers
-from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
 from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
 from autonomy_ctx.memory.sql.deletion import delete
 from autonomy_ctx.memory.sqlite import fulltext, search

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import stamped_dicts
 
-from autonomy_ctx.language.search_terms import MAX_TERM_LENGTH, index_terms
 from autonomy_ctx.language.stemmer import stem_word
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.memory.encoding import coerce_message, make_draft
+from autonomy_ctx.memory.search_terms import MAX_TERM_LENGTH, index_terms
 from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
 from autonomy_ctx.messages.message import new_id, now
 from autonomy_ctx.messages.tokens import TokenCounter

@@ -13,9 +13,9 @@ import psycopg
 import pytest_asyncio
 from anyio.lowlevel import checkpoint
 
-from autonomy_ctx.language.search_terms import IndexTerms
 from autonomy_ctx.memory.postgres import search
 from autonomy_ctx.memory.postgres.store import PostgresStore
+from autonomy_ctx.memory.search_terms import IndexTerms
 from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, SearchScope
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, SearchHit, Store

@@ -18,11 +18,11 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from autonomy_ctx.language.ranking import BM25_B, BM25_K1
-from autonomy_ctx.language.search_terms import FOLDING_VERSION, FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database, fetch_all, fetch_one
 from autonomy_ctx.memory.postgres.session import key_digest
+from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
+from autonomy_ctx.memory.search_terms import FOLDING_VERSION, FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.memory.search_text import (
     FOLDED_WEIGHT,
     FULL_MATCH_GAIN,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.language.search_terms import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
+from autonomy_ctx.memory.search_terms import FOLDING_VERSION
 from autonomy_ctx.memory.sql.facts import insert_ended_facts, read_forkable_facts
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.segments import insert_segments, read_active_segments, read_sources

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from autonomy_ctx.language.search_terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
+from autonomy_ctx.memory.search_terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, FULL_MATCH_GAIN, QueryTerms, RowHit
 
 _CREATE_TERMS = """

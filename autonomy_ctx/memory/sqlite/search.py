@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.language.search_terms import FOLDING_VERSION, index_terms
+from autonomy_ctx.memory.search_terms import FOLDING_VERSION, index_terms
 from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, RowHit, SearchScope, row_text
 from autonomy_ctx.memory.sql.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sql.log import read_indexed
