@@ -50,10 +50,8 @@ MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was s
 SHORT_RESULT_LINES = 4  # a result of so few lines says how an action came out
 MIN_ALIKE_LINES = 3  # of so many lines of one shape in a result the last is shown
 MIN_STATED_WORDS = 2  # with fewer words about something a sentence states nothing
-# The parts of the room that are for rules, and for rules and results, while other lines wait.
-RULE_SHARE, RESULT_SHARE = 0.5, 0.85
-# Lines without names and numbers: of all, and the part of the room up to which they are welcome.
-PLAIN_SHARE, PLAIN_ROOM = 0.25, 0.5
+# Small talk: its part of the lines, and the part of the room up to which it is welcome.
+TALK_SHARE, TALK_ROOM = 0.25, 0.5
 NO_TEXT_PLACEHOLDER = "[no text]"
 NO_LABEL = "\n"  # of what a model wrote: its lines do not say who said what
 
@@ -72,9 +70,6 @@ _QUOTED_LINE = lazy_pattern(
 )
 
 
-_read_texts: TextCache[Sequence[Quotation]] = TextCache(2048)
-
-
 class Kind(IntEnum):
     """The kinds of lines, in the order of what comes first."""
 
@@ -87,6 +82,10 @@ class Kind(IntEnum):
     NOTE = 6
     OTHER = 7
     LISTED = 8
+
+
+# The parts of the room that are for rules, and for rules and results, while other lines wait.
+SHARES = {Kind.RULE: 0.5, Kind.RESULT: 0.85}
 
 
 @dataclass(slots=True)
@@ -104,8 +103,19 @@ class Quotation:
     weight: float = 1.0  # how much it says
     alike: int = 1  # how many lines of this shape there were
     subject: object = None  # a later line with the same subject replaces it
+    at: int = 0  # its index among all lines
     reply: str = ""  # whether it only acknowledges or answers
     answer: str = ""  # the answer to this question, without which it says little
+
+    @property
+    def density(self) -> float:
+        """How much it says in how much room; of what holds little the newest is as good as any."""
+        return self.weight / (40 + len(self.text)) if self.kind <= Kind.VALUE else 0.0
+
+    @property
+    def is_talk(self) -> bool:
+        """Tell whether it is small talk, or what a tool listed."""
+        return self.kind is Kind.LISTED or (self.is_plain and self.kind >= Kind.STATEMENT)
 
     @property
     def prefix(self) -> str:
@@ -113,6 +123,9 @@ class Quotation:
             return ""
         note = f" (last of {self.alike} such lines)" if self.alike > 1 else ""
         return f"- {self.label}{note}: " if self.label else "- "
+
+
+_read_texts: TextCache[Sequence[Quotation]] = TextCache(2048)
 
 
 def digest(
@@ -415,29 +428,25 @@ def _choose(
     lines: Sequence[Quotation], tokens: int, counter: TokenCounter, first: Quotation | None = None
 ) -> str:
     """The lines that fit, the best first, in the order in which they were said."""
+    for at, line in enumerate(lines):
+        line.at = at
     ranked = _rank(lines)
     if first is not None:
         ranked = [first, *(line for line in ranked if line is not first)]
-    places = {id(line): at for at, line in enumerate(lines)}
     kept: dict[int, str] = {}
-    seen: set[str] = set()
     made, left = "", tokens
     # Neighbours share a line, which leaves room for more; in the end long sentences may have what is left.
     for longest in (max(MAX_LINE_TOKENS, tokens // 4), tokens, tokens):
-        misses = plain = 0
+        misses = talk = 0
         for line in ranked:
             pause()
-            used, at = tokens - left, places[id(line)]
-            share = {Kind.RULE: RULE_SHARE, Kind.RESULT: RESULT_SHARE}.get(line.kind, 1.0)
-            room = min(left, int(tokens * (share if longest < tokens else 1.0)) - used)
-            if line is first:
-                room = left
-            is_talk = line is not first and (
-                line.kind is Kind.LISTED or (line.is_plain and line.kind >= Kind.STATEMENT)
-            )
-            too_much = is_talk and used > PLAIN_ROOM * tokens and plain >= PLAIN_SHARE * (len(kept) + 1)
-            if at in kept or too_much or room < MIN_LINE_TOKENS or _clean(line.text) in seen:
-                plain += is_talk and at in kept
+            used = tokens - left
+            share = 1.0 if line is first or longest >= tokens else SHARES.get(line.kind, 1.0)
+            room = min(left, int(tokens * share) - used)
+            is_talk = line.is_talk and line is not first
+            is_enough = is_talk and used > TALK_ROOM * tokens and talk >= TALK_SHARE * (len(kept) + 1)
+            if line.at in kept or is_enough or room < MIN_LINE_TOKENS:
+                talk += is_talk and line.at in kept
                 continue
             if misses > MAX_MISSES:
                 break
@@ -445,8 +454,7 @@ def _choose(
             text = _fit(line, min(longest, room - 1 - answer), counter)
             misses = misses + 1 if text is None else 0
             if text is not None:
-                kept[at], plain = text, plain + is_talk
-                seen.add(_clean(line.text))
+                kept[line.at], talk = text, talk + is_talk
                 left -= counter.count_text(line.prefix + text) + 1 + answer
         made = _render(lines, kept)
         left = tokens - counter.count_text(made) - 1
@@ -457,37 +465,30 @@ def _choose(
         made = _render(lines, kept)
     if kept and counter.count_text(made) <= tokens:
         return made
-    best = ranked[0] if ranked else lines[-1]
-    return _first_fitting(best.label, best.text, tokens, counter)
+    return _first_fitting(ranked[0].label, ranked[0].text, tokens, counter)
 
 
 def _rank(lines: Sequence[Quotation]) -> list[Quotation]:
     """The lines that nothing later replaces: by kind, then what holds most names in the least room."""
-    newest = {(line.label, _clean(line.text)): at for at, line in enumerate(lines)}
-    newest |= {line.subject: at for at, line in enumerate(lines) if line.subject}  # type: ignore[misc]
+    newest: dict[object, Quotation] = {}
+    for line in lines:
+        newest |= {(line.label, _clean(line.text)): line, line.subject: line}
     standing = [
         line
-        for at, line in enumerate(lines)
-        if newest[line.label, _clean(line.text)] == at
-        and (line.subject is None or lines[newest[line.subject]].group == line.group)  # type: ignore[index]
+        for line in lines
+        if newest[line.label, _clean(line.text)] is line
+        and (line.subject is None or newest[line.subject].group == line.group)
     ]
-    order = {id(line): at for at, line in enumerate(standing)}
-
-    def weight(line: Quotation) -> tuple[float, ...]:
-        density = line.weight / (40 + len(line.text)) if line.kind <= Kind.VALUE else 0
-        return line.kind, -density, -order[id(line)]
-
-    ranked, again = list[Quotation](), list[Quotation]()
-    named: set[str] = set()
     # A user may mean each of several numbers; the newest comes first.
     values = {_NUMBER.sub("#", line.text): line.group for line in standing}
+    known, named = set[int](), set[str]()
     # What a person said of a thing comes before what a tool printed of it.
-    for line in sorted(standing, key=lambda line: (line.kind, not line.is_prose, *weight(line)[1:])):
-        is_said = line.kind is Kind.RESULT and named.issuperset(line.names)
-        is_known = values[_NUMBER.sub("#", line.text)] != line.group or (is_said and line.label[:4] != "User")
-        (again if is_known else ranked).append(line)
+    for line in sorted(standing, key=lambda line: (line.kind, not line.is_prose, -line.density, -line.at)):
+        is_said = line.kind is Kind.RESULT and named.issuperset(line.names) and line.label[:4] != "User"
+        if is_said or values[_NUMBER.sub("#", line.text)] != line.group:
+            known.add(line.at)
         named.update(line.names)
-    return [*sorted(ranked, key=weight), *again]
+    return sorted(standing, key=lambda line: (line.at in known, line.kind, -line.density, -line.at))
 
 
 def _fit(line: Quotation, tokens: int, counter: TokenCounter) -> str | None:
