@@ -49,6 +49,7 @@ MAX_JOINED_LENGTH = 400  # characters of neighbouring sentences that are quoted 
 MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was said
 SHORT_RESULT_LINES = 4  # a result of so few lines says how an action came out
 MIN_ALIKE_LINES = 3  # of so many lines of one shape in a result the last is shown
+MAX_REPLY_WORDS = 16  # a longer sentence is more than a reply
 MIN_STATED_WORDS = 2  # with fewer words about something a sentence states nothing
 # Small talk: its part of the lines, and the part of the room up to which it is welcome.
 TALK_SHARE, TALK_ROOM = 0.25, 0.5
@@ -62,6 +63,7 @@ _NUMBER = lazy_pattern(r"(?<!\S)[^\w\s]?\d[\d.,:]*(?![\w-])")
 _VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
 _KEY = lazy_pattern(r'"([^"\n]{1,40})"\s{0,2}:')
 _NO_FAILURE = lazy_pattern(r"\b(?:0|no) (?:fail|error)")
+_OMISSIONS = lazy_pattern(r"(?:\[\.\.\.\] ){1,99}\[\.\.\.\]")
 _COUNT_NOTE = lazy_pattern(r" \(last of (\d{1,9}) such lines\)$")
 _FACT_NOTE = lazy_pattern(r"(?:\s{1,4}\([^()\n]{1,300}\)){1,4}$")
 _QUOTED_LINE = lazy_pattern(
@@ -84,6 +86,7 @@ class Kind(IntEnum):
     LISTED = 8
 
 
+_TALK = (Kind.STATEMENT, Kind.OTHER)
 # The parts of the room that are for rules, and for rules and results, while other lines wait.
 SHARES = {Kind.RULE: 0.5, Kind.RESULT: 0.85}
 
@@ -115,7 +118,8 @@ class Quotation:
     @property
     def is_talk(self) -> bool:
         """Tell whether it is small talk, or what a tool listed."""
-        return self.kind is Kind.LISTED or (self.is_plain and self.kind >= Kind.STATEMENT)
+        is_asked = self.kind is Kind.QUESTION and not self.names
+        return self.kind is Kind.LISTED or is_asked or (self.is_plain and self.kind in _TALK)
 
     @property
     def prefix(self) -> str:
@@ -251,12 +255,14 @@ def _weigh_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quot
         if alike >= MIN_ALIKE_LINES and last[shapes[index]] != index:
             continue
         is_outcome = len(said) <= SHORT_RESULT_LINES or index == len(said) - 1
-        line = _weigh(one, role, who, languages, is_outcome=is_outcome)
+        line = _weigh(one, role, who, languages, is_part=len(said) > 1, is_outcome=is_outcome)
         line.text, line.place = piece, at
         if alike >= MIN_ALIKE_LINES:
             line.alike, line.kind = alike, max(line.kind, Kind.VALUE)
         elif len(said) <= SHORT_RESULT_LINES:
             line.kind = min(line.kind, Kind.OTHER)
+        elif line.kind is Kind.LISTED and line.is_plain and index < len(said) - 1:
+            continue
         lines.append(line)
     return lines
 
@@ -273,7 +279,7 @@ def _read_ends(divide: Callable[[str], Iterable[str]], text: str, ends: int) -> 
 
 
 def _weigh(
-    text: str, role: ChatRole, who: str, languages: Sequence[Language], *, is_outcome: bool = True
+    text: str, role: ChatRole, who: str, languages: Sequence[Language], *, is_part: bool, is_outcome: bool
 ) -> Quotation:
     """A sentence with its kind; `is_outcome` when a tool said little else, or this last."""
     exact = identifiers(text)
@@ -290,9 +296,11 @@ def _weigh(
         line.subject = (who, (names or exact)[0] if names or is_record else _VALUE.sub("#", text))
         return line
     words = split_words(text)
-    spoken = {language.code: language for language in languages}
-    spoken |= {code: load_language(code) for code in find_languages(words.folded, text)}
-    languages = tuple(spoken.values())
+    if is_part:
+        # One sentence of a text may be in another language.
+        spoken = {language.code: language for language in languages}
+        spoken |= {code: load_language(code) for code in find_languages(words.folded, text)}
+        languages = tuple(spoken.values())
     cues = find_meanings(words, languages) | find_meanings(words, languages, table="digest")
     content = frozenset(
         word
@@ -300,7 +308,7 @@ def _weigh(
         if word not in (",", ":")
         and not any(word in one.words["function"] or _opens(word, one) for one in languages)
     )
-    line.reply = _reply_kind(words, languages)
+    line.reply = _reply_kind(words, languages) if len(words) <= MAX_REPLY_WORDS else ""
     is_asked = "question" in cues or any(f"{mark} " in f"{text} " for mark in QUESTION_MARKS)
     is_talk = is_asked or "small_talk" in cues
     if role is not ChatRole.USER:
@@ -344,7 +352,7 @@ def _settle_replies(lines: Sequence[Quotation]) -> list[Quotation]:
         is_asked = before.label.startswith("Assistant") and _clean(before.text).endswith(QUESTION_MARKS)
         if line.reply and is_asked and line.label.startswith("User"):
             answer = line.prefix + _clean(line.text)
-            settled[-1] = replace(before, kind=Kind.VALUE, answer=answer, is_plain=False)
+            settled[-1] = replace(before, kind=Kind.VALUE, answer=answer)
         elif line.reply != "acknowledgement":
             settled.append(replace(line, kind=Kind.OTHER) if line.reply else line)
     return settled
@@ -353,7 +361,7 @@ def _settle_replies(lines: Sequence[Quotation]) -> list[Quotation]:
 def _read_call(shown: str, tool: str, group: int, place: int) -> Quotation:
     names = tuple(key_names_of(shown.partition("(")[2]))
     file = next((name for name in names if "/" in name or "." in name), None)
-    kind = Kind.LISTED if _only_looks(tool) else Kind.CALL
+    kind = Kind.CALL if names and not _only_looks(tool) else Kind.LISTED
     subject = (shown.partition("(")[0], file) if file else None
     return Quotation("", shown, kind, group, place, names, subject=subject)
 
@@ -532,7 +540,7 @@ def _render_clauses(clauses: Sequence[str], chosen: set[int]) -> str:
             pieces.append(clause)
         elif not pieces or pieces[-1] != f" {OMISSION} ":
             pieces.append(f" {OMISSION} ")
-    return _clean("".join(pieces))
+    return _OMISSIONS.sub(OMISSION, _clean("".join(pieces)))
 
 
 def _render(lines: Sequence[Quotation], kept: dict[int, str]) -> str:
