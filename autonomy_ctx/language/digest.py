@@ -49,11 +49,10 @@ MAX_JOINED_LENGTH = 400  # characters of neighbouring sentences that are quoted 
 MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was said
 SHORT_RESULT_LINES = 4  # a result of so few lines says how an action came out
 MIN_ALIKE_LINES = 3  # of so many lines of one shape in a result the last is shown
+MAX_REPLY_WORDS = 16  # a longer sentence is more than a reply
 MIN_STATED_WORDS = 2  # with fewer words about something a sentence states nothing
-# The parts of the room that are for rules, and for rules and results, while other lines wait.
-RULE_SHARE, RESULT_SHARE = 0.5, 0.85
-# Lines without names and numbers: of all, and the part of the room up to which they are welcome.
-PLAIN_SHARE, PLAIN_ROOM = 0.25, 0.5
+# Small talk: its part of the lines, and the part of the room up to which it is welcome.
+TALK_SHARE, TALK_ROOM = 0.25, 0.5
 NO_TEXT_PLACEHOLDER = "[no text]"
 NO_LABEL = "\n"  # of what a model wrote: its lines do not say who said what
 
@@ -64,15 +63,13 @@ _NUMBER = lazy_pattern(r"(?<!\S)[^\w\s]?\d[\d.,:]*(?![\w-])")
 _VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
 _KEY = lazy_pattern(r'"([^"\n]{1,40})"\s{0,2}:')
 _NO_FAILURE = lazy_pattern(r"\b(?:0|no) (?:fail|error)")
+_OMISSIONS = lazy_pattern(r"(?:\[\.\.\.\] ){1,99}\[\.\.\.\]")
 _COUNT_NOTE = lazy_pattern(r" \(last of (\d{1,9}) such lines\)$")
 _FACT_NOTE = lazy_pattern(r"(?:\s{1,4}\([^()\n]{1,300}\)){1,4}$")
 _QUOTED_LINE = lazy_pattern(
     r"- (?:(?P<caller>Assistant(?: \([^:\n]{0,80}\))?) calls (?P<name>[^(\n]{1,80})\("
     r"|(?P<label>(?:User|Assistant|System|Developer|Tool)\b[^:\n]{0,120}): )"
 )
-
-
-_read_texts: TextCache[Sequence[Quotation]] = TextCache(2048)
 
 
 class Kind(IntEnum):
@@ -87,6 +84,11 @@ class Kind(IntEnum):
     NOTE = 6
     OTHER = 7
     LISTED = 8
+
+
+_TALK = (Kind.STATEMENT, Kind.OTHER)
+# The parts of the room that are for rules, and for rules and results, while other lines wait.
+SHARES = {Kind.RULE: 0.5, Kind.RESULT: 0.85}
 
 
 @dataclass(slots=True)
@@ -104,8 +106,20 @@ class Quotation:
     weight: float = 1.0  # how much it says
     alike: int = 1  # how many lines of this shape there were
     subject: object = None  # a later line with the same subject replaces it
+    at: int = 0  # its index among all lines
     reply: str = ""  # whether it only acknowledges or answers
     answer: str = ""  # the answer to this question, without which it says little
+
+    @property
+    def density(self) -> float:
+        """How much it says in how much room; of what holds little the newest is as good as any."""
+        return self.weight / (40 + len(self.text)) if self.kind <= Kind.VALUE else 0.0
+
+    @property
+    def is_talk(self) -> bool:
+        """Tell whether it is small talk, or what a tool listed."""
+        is_asked = self.kind is Kind.QUESTION and not self.names
+        return self.kind is Kind.LISTED or is_asked or (self.is_plain and self.kind in _TALK)
 
     @property
     def prefix(self) -> str:
@@ -113,6 +127,9 @@ class Quotation:
             return ""
         note = f" (last of {self.alike} such lines)" if self.alike > 1 else ""
         return f"- {self.label}{note}: " if self.label else "- "
+
+
+_read_texts: TextCache[Sequence[Quotation]] = TextCache(2048)
 
 
 def digest(
@@ -238,12 +255,14 @@ def _weigh_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quot
         if alike >= MIN_ALIKE_LINES and last[shapes[index]] != index:
             continue
         is_outcome = len(said) <= SHORT_RESULT_LINES or index == len(said) - 1
-        line = _weigh(one, role, who, languages, is_outcome=is_outcome)
+        line = _weigh(one, role, who, languages, is_part=len(said) > 1, is_outcome=is_outcome)
         line.text, line.place = piece, at
         if alike >= MIN_ALIKE_LINES:
             line.alike, line.kind = alike, max(line.kind, Kind.VALUE)
         elif len(said) <= SHORT_RESULT_LINES:
             line.kind = min(line.kind, Kind.OTHER)
+        elif line.kind is Kind.LISTED and line.is_plain and index < len(said) - 1:
+            continue
         lines.append(line)
     return lines
 
@@ -260,7 +279,7 @@ def _read_ends(divide: Callable[[str], Iterable[str]], text: str, ends: int) -> 
 
 
 def _weigh(
-    text: str, role: ChatRole, who: str, languages: Sequence[Language], *, is_outcome: bool = True
+    text: str, role: ChatRole, who: str, languages: Sequence[Language], *, is_part: bool, is_outcome: bool
 ) -> Quotation:
     """A sentence with its kind; `is_outcome` when a tool said little else, or this last."""
     exact = identifiers(text)
@@ -277,9 +296,11 @@ def _weigh(
         line.subject = (who, (names or exact)[0] if names or is_record else _VALUE.sub("#", text))
         return line
     words = split_words(text)
-    spoken = {language.code: language for language in languages}
-    spoken |= {code: load_language(code) for code in find_languages(words.folded, text)}
-    languages = tuple(spoken.values())
+    if is_part:
+        # One sentence of a text may be in another language.
+        spoken = {language.code: language for language in languages}
+        spoken |= {code: load_language(code) for code in find_languages(words.folded, text)}
+        languages = tuple(spoken.values())
     cues = find_meanings(words, languages) | find_meanings(words, languages, table="digest")
     content = frozenset(
         word
@@ -287,7 +308,7 @@ def _weigh(
         if word not in (",", ":")
         and not any(word in one.words["function"] or _opens(word, one) for one in languages)
     )
-    line.reply = _reply_kind(words, languages)
+    line.reply = _reply_kind(words, languages) if len(words) <= MAX_REPLY_WORDS else ""
     is_asked = "question" in cues or any(f"{mark} " in f"{text} " for mark in QUESTION_MARKS)
     is_talk = is_asked or "small_talk" in cues
     if role is not ChatRole.USER:
@@ -331,7 +352,7 @@ def _settle_replies(lines: Sequence[Quotation]) -> list[Quotation]:
         is_asked = before.label.startswith("Assistant") and _clean(before.text).endswith(QUESTION_MARKS)
         if line.reply and is_asked and line.label.startswith("User"):
             answer = line.prefix + _clean(line.text)
-            settled[-1] = replace(before, kind=Kind.VALUE, answer=answer, is_plain=False)
+            settled[-1] = replace(before, kind=Kind.VALUE, answer=answer)
         elif line.reply != "acknowledgement":
             settled.append(replace(line, kind=Kind.OTHER) if line.reply else line)
     return settled
@@ -340,7 +361,7 @@ def _settle_replies(lines: Sequence[Quotation]) -> list[Quotation]:
 def _read_call(shown: str, tool: str, group: int, place: int) -> Quotation:
     names = tuple(key_names_of(shown.partition("(")[2]))
     file = next((name for name in names if "/" in name or "." in name), None)
-    kind = Kind.LISTED if _only_looks(tool) else Kind.CALL
+    kind = Kind.CALL if names and not _only_looks(tool) else Kind.LISTED
     subject = (shown.partition("(")[0], file) if file else None
     return Quotation("", shown, kind, group, place, names, subject=subject)
 
@@ -415,29 +436,25 @@ def _choose(
     lines: Sequence[Quotation], tokens: int, counter: TokenCounter, first: Quotation | None = None
 ) -> str:
     """The lines that fit, the best first, in the order in which they were said."""
+    for at, line in enumerate(lines):
+        line.at = at
     ranked = _rank(lines)
     if first is not None:
         ranked = [first, *(line for line in ranked if line is not first)]
-    places = {id(line): at for at, line in enumerate(lines)}
     kept: dict[int, str] = {}
-    seen: set[str] = set()
     made, left = "", tokens
     # Neighbours share a line, which leaves room for more; in the end long sentences may have what is left.
     for longest in (max(MAX_LINE_TOKENS, tokens // 4), tokens, tokens):
-        misses = plain = 0
+        misses = talk = 0
         for line in ranked:
             pause()
-            used, at = tokens - left, places[id(line)]
-            share = {Kind.RULE: RULE_SHARE, Kind.RESULT: RESULT_SHARE}.get(line.kind, 1.0)
-            room = min(left, int(tokens * (share if longest < tokens else 1.0)) - used)
-            if line is first:
-                room = left
-            is_talk = line is not first and (
-                line.kind is Kind.LISTED or (line.is_plain and line.kind >= Kind.STATEMENT)
-            )
-            too_much = is_talk and used > PLAIN_ROOM * tokens and plain >= PLAIN_SHARE * (len(kept) + 1)
-            if at in kept or too_much or room < MIN_LINE_TOKENS or _clean(line.text) in seen:
-                plain += is_talk and at in kept
+            used = tokens - left
+            share = 1.0 if line is first or longest >= tokens else SHARES.get(line.kind, 1.0)
+            room = min(left, int(tokens * share) - used)
+            is_talk = line.is_talk and line is not first
+            is_enough = is_talk and used > TALK_ROOM * tokens and talk >= TALK_SHARE * (len(kept) + 1)
+            if line.at in kept or is_enough or room < MIN_LINE_TOKENS:
+                talk += is_talk and line.at in kept
                 continue
             if misses > MAX_MISSES:
                 break
@@ -445,8 +462,7 @@ def _choose(
             text = _fit(line, min(longest, room - 1 - answer), counter)
             misses = misses + 1 if text is None else 0
             if text is not None:
-                kept[at], plain = text, plain + is_talk
-                seen.add(_clean(line.text))
+                kept[line.at], talk = text, talk + is_talk
                 left -= counter.count_text(line.prefix + text) + 1 + answer
         made = _render(lines, kept)
         left = tokens - counter.count_text(made) - 1
@@ -457,37 +473,30 @@ def _choose(
         made = _render(lines, kept)
     if kept and counter.count_text(made) <= tokens:
         return made
-    best = ranked[0] if ranked else lines[-1]
-    return _first_fitting(best.label, best.text, tokens, counter)
+    return _first_fitting(ranked[0].label, ranked[0].text, tokens, counter)
 
 
 def _rank(lines: Sequence[Quotation]) -> list[Quotation]:
     """The lines that nothing later replaces: by kind, then what holds most names in the least room."""
-    newest = {(line.label, _clean(line.text)): at for at, line in enumerate(lines)}
-    newest |= {line.subject: at for at, line in enumerate(lines) if line.subject}  # type: ignore[misc]
+    newest: dict[object, Quotation] = {}
+    for line in lines:
+        newest |= {(line.label, _clean(line.text)): line, line.subject: line}
     standing = [
         line
-        for at, line in enumerate(lines)
-        if newest[line.label, _clean(line.text)] == at
-        and (line.subject is None or lines[newest[line.subject]].group == line.group)  # type: ignore[index]
+        for line in lines
+        if newest[line.label, _clean(line.text)] is line
+        and (line.subject is None or newest[line.subject].group == line.group)
     ]
-    order = {id(line): at for at, line in enumerate(standing)}
-
-    def weight(line: Quotation) -> tuple[float, ...]:
-        density = line.weight / (40 + len(line.text)) if line.kind <= Kind.VALUE else 0
-        return line.kind, -density, -order[id(line)]
-
-    ranked, again = list[Quotation](), list[Quotation]()
-    named: set[str] = set()
     # A user may mean each of several numbers; the newest comes first.
     values = {_NUMBER.sub("#", line.text): line.group for line in standing}
+    known, named = set[int](), set[str]()
     # What a person said of a thing comes before what a tool printed of it.
-    for line in sorted(standing, key=lambda line: (line.kind, not line.is_prose, *weight(line)[1:])):
-        is_said = line.kind is Kind.RESULT and named.issuperset(line.names)
-        is_known = values[_NUMBER.sub("#", line.text)] != line.group or (is_said and line.label[:4] != "User")
-        (again if is_known else ranked).append(line)
+    for line in sorted(standing, key=lambda line: (line.kind, not line.is_prose, -line.density, -line.at)):
+        is_said = line.kind is Kind.RESULT and named.issuperset(line.names) and line.label[:4] != "User"
+        if is_said or values[_NUMBER.sub("#", line.text)] != line.group:
+            known.add(line.at)
         named.update(line.names)
-    return [*sorted(ranked, key=weight), *again]
+    return sorted(standing, key=lambda line: (line.at in known, line.kind, -line.density, -line.at))
 
 
 def _fit(line: Quotation, tokens: int, counter: TokenCounter) -> str | None:
@@ -531,7 +540,7 @@ def _render_clauses(clauses: Sequence[str], chosen: set[int]) -> str:
             pieces.append(clause)
         elif not pieces or pieces[-1] != f" {OMISSION} ":
             pieces.append(f" {OMISSION} ")
-    return _clean("".join(pieces))
+    return _OMISSIONS.sub(OMISSION, _clean("".join(pieces)))
 
 
 def _render(lines: Sequence[Quotation], kept: dict[int, str]) -> str:

@@ -44,8 +44,9 @@ _LOG_LINE = lazy_pattern(
     r"|def |class \w{1,40}[:(]"
     r"|SELECT |INSERT |import \w{1,40}$|from \w{1,40} import)"
 )
+# Not inside "[...]", which stands for what is left out.
 _SENTENCE_END = lazy_pattern(
-    "(?<![.!?\u2026])[.!?\u2026]++[\"')\\]»”\u2019*]{0,3}(?=\\s|\\Z)"
+    "(?<![.!?\u2026\\[])[.!?\u2026]++[\"')\\]»”\u2019*]{0,3}(?=\\s|\\Z)"
     "|[。\uff01\uff1f\u061f\u06d4]++[”」』\uff09]{0,2}|\n+"
 )
 _LAST_WORD = lazy_pattern(r"[^\s(\"'\[«„“]{1,16}\Z")

@@ -133,7 +133,7 @@ def test_lines_come_in_the_order_they_were_said(history: list[Message]) -> None:
 
 
 @some
-@given(st.integers(1, 12), st.integers(20, 60))
+@given(st.integers(1, 12), st.integers(25, 60))
 def test_every_user_message_has_a_line_when_the_budget_has_room(users: int, each: int) -> None:
     noise = Message("assistant", "See src/app/main.py and get_user, see 500 at 10:30. " * 9)
     asked = [
