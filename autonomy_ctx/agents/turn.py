@@ -50,7 +50,6 @@ from autonomy_ctx.memory.summary_blocks import drop_block
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.models.call import complete, takes_messages
-from autonomy_ctx.models.catalog import model_info
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext, trace_attributes
@@ -596,10 +595,7 @@ class TurnRunner:
             return limits.context_tokens
         if environment.template.max_tokens is not None or window is None:
             return None
-        most = int(window * WINDOW_SHARE) - (limits.output_tokens or 0)
-        info = None if environment.memory.token_counter.calibration.reports else model_info(environment.model)
-        # Until the provider has reported how it counts.
-        return max(1, most if info is None else int(most / info.tokenizer_factor))
+        return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 
     def _retry_limit(self, composed: ComposedContext, window: int | None) -> int:
         counter = self._environment.memory.token_counter

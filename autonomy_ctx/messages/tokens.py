@@ -54,6 +54,12 @@ class Calibration:
         factor = self.steps[-1].factor
         return tokens if factor == 1.0 else math.ceil(tokens * factor)
 
+    def assume(self, factor: float) -> None:
+        """Begin with the factor of a model that is known; the first report takes its place."""
+        if not self._reports:
+            self._average = min(max(factor, MIN_FACTOR), MAX_FACTOR)
+            self.steps = [CalibrationStep(factor=self._average, reports=0)]
+
     def observe(self, counted: int, reported: int) -> bool:
         """Learn from one report. Returns true if the factor changed. Reports without tokens are ignored."""
         if counted <= 0 or reported <= 0:
