@@ -66,8 +66,6 @@ from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryS
 from autonomy_ctx.messages.events import DirectMessage
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message, new_id, now
-from autonomy_ctx.messages.tokens import EstimatedTextCounter
-from autonomy_ctx.models.catalog import model_info
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
@@ -173,10 +171,6 @@ class Agent(AsyncResource):
         )
         # A view that was given belongs to whoever shares it.
         self.memory = memory if memory.agent else memory.for_agent(name)
-        counter, info = self.memory.token_counter, model_info(model)
-        # A tokenizer needs no factor, and what a provider has reported is better.
-        if info is not None and isinstance(counter.text_counter, EstimatedTextCounter):
-            counter.calibration.assume(info.tokenizer_factor)
         self._node = node
         self._background = node.background if node is not None else Background()
         self._subagents = SubagentHost(

@@ -45,6 +45,7 @@ async def test_after_three_replies_of_a_server_that_counts_more_the_count_is_wit
 @pytest.mark.parametrize(("model", "factor"), [("claude-opus-5-5", 1.3), ("gpt-5.2", 1.0), ("unknown", 1.0)])
 async def test_the_estimate_begins_with_the_factor_of_the_model(model: str, factor: float) -> None:
     async with Agent("guide", model=Model(model, provider="anthropic", api_key="k")) as agent:
+        await agent.preview()
         counter = agent.memory.token_counter
         assert counter.count_text(QUESTION) == pytest.approx(
             TokenCounter().count_text(QUESTION) * factor, abs=1
@@ -55,5 +56,6 @@ async def test_the_estimate_begins_with_the_factor_of_the_model(model: str, fact
 
 async def test_another_counter_needs_no_factor() -> None:
     memory = Memory(token_counter=TokenCounter(TooFew()))
-    async with memory, Agent("guide", memory=memory, model=Model("claude-opus-5-5", api_key="k")):
+    async with memory, Agent("guide", memory=memory, model=Model("claude-opus-5-5", api_key="k")) as agent:
+        await agent.preview()
         assert memory.token_counter.calibration.factor == 1.0
