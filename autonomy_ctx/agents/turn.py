@@ -49,6 +49,7 @@ from autonomy_ctx.memory.store import Key
 from autonomy_ctx.memory.summary_blocks import drop_block
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
+from autonomy_ctx.messages.tokens import EstimatedTextCounter
 from autonomy_ctx.models.call import complete, takes_messages
 from autonomy_ctx.models.catalog import model_info
 from autonomy_ctx.models.model import Model
@@ -335,6 +336,11 @@ class TurnRunner:
 
     async def _compose(self, max_tokens: int | None) -> ComposedContext:
         environment, (_, scope, conversation) = self._environment, self._key
+        counter = environment.memory.token_counter
+        # Until the provider has reported how it counts. A tokenizer needs no factor.
+        if not counter.calibration.reports and isinstance(counter.text_counter, EstimatedTextCounter):
+            info = model_info(environment.model)
+            counter.calibration.assume(1.0 if info is None else info.tokenizer_factor)
         items = await environment.items.load(self._key)
         # From the first request on, if items are expected: another list of tools ends an epoch.
         reads_items = ITEM_TOOL in environment.tools and (environment.expects_items or len(items.pool) > 0)
@@ -596,10 +602,7 @@ class TurnRunner:
             return limits.context_tokens
         if environment.template.max_tokens is not None or window is None:
             return None
-        most = int(window * WINDOW_SHARE) - (limits.output_tokens or 0)
-        info = None if environment.memory.token_counter.calibration.reports else model_info(environment.model)
-        # Until the provider has reported how it counts.
-        return max(1, most if info is None else int(most / info.tokenizer_factor))
+        return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 
     def _retry_limit(self, composed: ComposedContext, window: int | None) -> int:
         counter = self._environment.memory.token_counter

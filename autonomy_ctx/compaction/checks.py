@@ -57,7 +57,7 @@ SHORT_WORDS = 40  # an error or a refusal in passing is shorter
 ERROR_WORDS = 5  # the first of a line; one of them names the error
 KNOWN_SHARE = 0.5  # of the words of a text about its source, those that the source has
 SHINGLE, ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 8, 0.6, 0.6, 100
-ECHO_TURNS, TURNS_SHARE, OPENING = 4, 0.3, 24  # written turn by turn, less is an echo
+ECHO_TURNS, TURNS_SHARE, TURN_HEAD = 4, 0.3, 24  # written turn by turn, less is an echo
 LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 24, 0.5, 1.3
 PROMPT_WORDS = 6  # of a sentence that only instructions have
 SCRIPT_SHARE = 0.6  # of a text, in scripts that its source does not have
@@ -176,7 +176,7 @@ def is_echo(reply: str, text: str, tokens: int, source: str, source_tokens: int)
     """Tell whether a long text repeats its source word by word; written as turns, also a shorter one."""
     share, least = ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens)
     plain, turns = plain_text(reply), [one for one in source.split("\n\n") if SPEAKER_PATTERN.match(one)]
-    begun = sum(plain_text(SPEAKER_PATTERN.sub("", turn))[:OPENING] in plain for turn in turns)
+    begun = sum(plain_text(SPEAKER_PATTERN.sub("", turn))[:TURN_HEAD] in plain for turn in turns)
     if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS or begun >= max(ECHO_TURNS, len(turns) / 2):
         share, least = TURNS_SHARE, 0
     if tokens <= least:

@@ -16,7 +16,7 @@ from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.token_estimate import estimate_tokens
+from autonomy_ctx.messages.token_estimate import SCRIPT_COSTS, estimate_tokens
 
 MIN_REPORT_WEIGHT = 0.2
 MIN_FACTOR_CHANGE = 0.05
@@ -53,6 +53,12 @@ class Calibration:
         """A count, corrected by the factor."""
         factor = self.steps[-1].factor
         return tokens if factor == 1.0 else math.ceil(tokens * factor)
+
+    def assume(self, factor: float) -> None:
+        """Begin with the factor of a model that is known; the first report takes its place."""
+        if not self._reports:
+            self._average = min(max(factor, MIN_FACTOR), MAX_FACTOR)
+            self.steps = [CalibrationStep(factor=self._average, reports=0)]
 
     def observe(self, counted: int, reported: int) -> bool:
         """Learn from one report. Returns true if the factor changed. Reports without tokens are ignored."""
@@ -131,21 +137,26 @@ _DIGITS_APART = (
 class EstimatedTextCounter:
     """The built-in estimate: no download, no dependency.
 
-    With `digits_apart` every digit counts as a token, as in the vocabularies of Qwen, Gemma and Mistral;
-    `EstimatedTextCounter.for_model("qwen3-32b")` chooses by the name of a model.
+    With `digits_apart` every digit counts as a token, as in the vocabularies of Qwen, Gemma and Mistral.
+    `vocabulary` names one whose scripts cost something else than in `o200k_base`.
+    `EstimatedTextCounter.for_model("qwen3-32b")` chooses both by the name of a model.
     """
 
-    def __init__(self, *, digits_apart: bool = False) -> None:
+    def __init__(self, *, digits_apart: bool = False, vocabulary: str = "") -> None:
         self.digits_apart = digits_apart
-        self.name = "estimate-2-digits-apart" if digits_apart else "estimate-2"
+        self.vocabulary = vocabulary if vocabulary in SCRIPT_COSTS else ""
+        self.name = "-".join(
+            filter(None, ("estimate-3", "digits-apart" if digits_apart else "", self.vocabulary))
+        )
 
     @classmethod
     def for_model(cls, model: str) -> EstimatedTextCounter:
         """The estimate for a model, chosen by its name if the name is known."""
-        return cls(digits_apart=_bare_model_name(model).startswith(_DIGITS_APART))
+        bare = _bare_model_name(model)
+        return cls(digits_apart=bare.startswith(_DIGITS_APART), vocabulary=_vocabulary_of(bare))
 
     def count(self, text: str) -> int:
-        return estimate_tokens(text, digits_apart=self.digits_apart)
+        return estimate_tokens(text, digits_apart=self.digits_apart, vocabulary=self.vocabulary)
 
 
 class TokenCounter:
@@ -258,6 +269,11 @@ def _bare_model_name(model: str) -> str:
     return model.rsplit("/", 1)[-1].lower()
 
 
+def _vocabulary_of(bare: str) -> str:
+    """The vocabulary of a model, by its name; the name itself if none is known."""
+    return next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
+
+
 def token_counter_of(memory: Any) -> TokenCounter | None:
     """The counter of a memory; None for one that has none."""
     counter: TokenCounter | None = getattr(memory, "token_counter", None)
@@ -274,8 +290,7 @@ class ExactTextCounter:
             raise ImportError(
                 "exact token counts need the extra: pip install 'autonomy-ctx[tokens]'"
             ) from None
-        bare = _bare_model_name(model)
-        vocabulary = next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
+        vocabulary = _vocabulary_of(_bare_model_name(model))
         try:
             self._tokenizer: Any = Tokenizer.from_pretrained(vocabulary)
         except ValueError as problem:

@@ -6,8 +6,8 @@ import splintr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autonomy_ctx.messages.token_estimate import estimate_tokens
-from autonomy_ctx.messages.tokens import EstimatedTextCounter
+from autonomy_ctx.messages.token_estimate import SCRIPT_COSTS, estimate_tokens
+from autonomy_ctx.messages.tokens import EstimatedTextCounter, ExactTextCounter
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("*.txt"))
 KINDS = {
@@ -68,6 +68,28 @@ def test_the_whole_corpus_is_estimated_within_15_percent(exact: splintr.AnyToken
 def test_each_kind_of_text_is_estimated_within_15_percent(path: Path, exact: splintr.AnyTokenizer) -> None:
     text = path.read_text(encoding="utf-8")
     assert estimate_tokens(text) == pytest.approx(count(exact, text), rel=0.15)
+
+
+UNFITTED = sorted((Path(__file__).parents[2] / "benchmarks" / "token_texts").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", UNFITTED, ids=lambda path: path.stem)
+def test_texts_that_were_not_fitted_are_estimated_within_15_percent(
+    path: Path, exact: splintr.AnyTokenizer
+) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert estimate_tokens(text) == pytest.approx(count(exact, text), rel=0.15)
+
+
+@pytest.mark.parametrize("vocabulary", SCRIPT_COSTS)
+def test_other_vocabularies_count_their_scripts_by_a_table(vocabulary: str) -> None:
+    counter, exact_counter = EstimatedTextCounter.for_model(vocabulary), ExactTextCounter(vocabulary)
+    errors = {
+        path.stem: counter.count(text) / exact_counter.count(text) - 1
+        for path in UNFITTED
+        if (text := path.read_text(encoding="utf-8"))
+    }
+    assert max(map(abs, errors.values())) < 0.2, errors
 
 
 def test_each_kind_of_identifier_is_estimated_within_20_percent(exact: splintr.AnyTokenizer) -> None:
