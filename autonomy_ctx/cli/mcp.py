@@ -10,7 +10,7 @@ import anyio
 import typer
 
 from autonomy_ctx.cli.output import Output, WrongInput
-from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, open_memory
+from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, is_new_file, open_memory
 from autonomy_ctx.memory.memory import Memory
 
 TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
@@ -36,7 +36,7 @@ async def serve_mcp(
             "--conversation", "-c", metavar="NAME", help="Only this conversation.", rich_help_panel=WHERE
         ),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Let clients pin and change facts.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Let clients remember, pin, change facts.")] = False,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="The address to listen on, with --http.")
@@ -54,11 +54,11 @@ async def serve_mcp(
     """Serve a scope of a memory to MCP clients: search, conversations, facts, pins and contexts of turns.
 
     The default is stdio: a client starts the command, and stdout has only the protocol. Clients can only
-    read, unless --write is given. The database must exist; it is neither created nor upgraded.
+    read, unless --write is given; then a database that does not exist is created. It is never upgraded.
     """
     if not http and (port or host != "127.0.0.1"):
         raise WrongInput("--host and --port go with --http; without it, a client starts this command")
-    async with open_memory(memory) as opened:
+    async with open_memory(memory, create=write and is_new_file(memory)) as opened:
         await _serve(
             output,
             opened,
@@ -86,7 +86,7 @@ async def _serve(
     except ImportError as error:
         raise WrongInput("MCP needs the extra `mcp`: pip install 'autonomy-ctx[cli,mcp]'") from error
     tools = MemoryTools(memory, scope, agent=agent, conversation=conversation, write=write)
-    if not await memory.conversations(scope, agent=agent, limit=1):
+    if not write and not await memory.conversations(scope, agent=agent, limit=1):
         output.warn(f"there are no conversations of scope {scope!r} yet; clients will find nothing")
     if address is None:
         await serve_stdio(tools)

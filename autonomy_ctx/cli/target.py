@@ -104,6 +104,12 @@ def memory_path(given: str | None) -> str | None:
     return path_from_url(url) if url.startswith("sqlite:") else None
 
 
+def is_new_file(given: str | None) -> bool:
+    """Tell whether an SQLite file was named that does not exist."""
+    path = memory_path(given)
+    return path is not None and not Path(path).exists()
+
+
 @asynccontextmanager
 async def open_memory(given: str | None, *, create: bool = False) -> AsyncIterator[Memory]:
     """The memory that was named. Only with `create` may it be made, or changed to a newer schema."""

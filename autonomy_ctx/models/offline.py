@@ -1,11 +1,12 @@
 """A model that needs no network and answers only from the context it is given.
 
-It quotes the passages that fit the question best, or writes a digest when a summary is asked for. The same
-context always gives the same answer, so it suits demos and tests.
+It quotes the passages that fit the question best, calls a tool that fits it, notes a statement, or writes a
+digest when a summary is asked for. The same context gives the same answer, so it suits demos and tests.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter, deque
@@ -17,13 +18,13 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
+from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.messages.clamp import clamp_text, shorten
 from autonomy_ctx.messages.cuts import newest_user_index
-from autonomy_ctx.messages.message import ChatRole, Message, TextContent
+from autonomy_ctx.messages.message import ChatRole, Message, TextContent, ToolCall
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import (
@@ -35,10 +36,12 @@ from autonomy_ctx.messages.transcript import (
     visible_text,
 )
 from autonomy_ctx.messages.wire import from_dicts
+from autonomy_ctx.models.offline_tools import STOPS, asks, choose_tool
 
 NO_ANSWER = "Nothing in the context that I was given says anything about that."
 NO_QUESTION = "There is no message of a user in the context that I was given."
 ANSWER_HEADING = "The context says:"
+NOTED_REPLY = "Noted."
 MAX_PASSAGES, MIN_RELEVANCE = 5, 0.5
 PASSAGE_CHARACTERS = 400  # characters
 MAX_PASSAGE_TOKENS = 120  # tokens
@@ -103,7 +106,11 @@ def rank(
 
 
 class OfflineModel:
-    """Answers from the given context: a summary if the prompt asks for one, otherwise the best passages."""
+    """Answers from the given context: a summary if the prompt asks for one, otherwise the best passages.
+
+    A tool that the newest message names is called once, if its arguments are in the message. A statement is
+    answered with "Noted.".
+    """
 
     name = "offline"
     context_window: int | None = None
@@ -139,11 +146,15 @@ class OfflineModel:
     def _reply(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], max_tokens: int | None
     ) -> ModelReply:
+        sent = self._counter.count_messages(messages) + self._counter.count_tools(tools)
+        call = self._choose_call(messages, tools)
+        if call is not None:
+            usage = Usage(input_tokens=sent, output_tokens=self._counter.count_text(call.arguments))
+            return ModelReply(tool_calls=(call,), stop="tools", usage=usage, model=self.name)
         text = self._answer(messages)
         stop = "end"
         if max_tokens is not None and self._counter.count_text(text) > max_tokens:
             text, stop = clamp_text(text, max_tokens, self._counter.count_text), "length"
-        sent = self._counter.count_messages(messages) + self._counter.count_tools(tools)
         return ModelReply(
             parts=(TextContent(text),),
             stop=stop,
@@ -156,19 +167,49 @@ class OfflineModel:
         if asked is None:
             return NO_QUESTION
         record = self._record(messages, asked)
-        return record if record is not None else self._passages(messages, asked)
+        if record is not None:
+            return record
+        results = [one for one in messages[asked + 1 :] if one.role is ChatRole.TOOL]
+        if results:
+            return self._quote_results(messages, results)
+        said = _own_text(messages[asked])
+        if not asks(said) and said.rstrip().endswith(STOPS):
+            return NOTED_REPLY
+        found = self._passages(messages, asked)
+        return NOTED_REPLY if found == NO_ANSWER and not asks(said) else found
+
+    def _choose_call(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> ToolCall | None:
+        """The call of a tool that fits the newest message of the user, at most once in a turn."""
+        asked = newest_user_index(messages)
+        if not tools or asked is None or _asks_for_record(messages[asked].text):
+            return None
+        if any(one.role in (ChatRole.ASSISTANT, ChatRole.TOOL) for one in messages[asked + 1 :]):
+            return None
+        choice = choose_tool(_own_text(messages[asked]), tools)
+        if choice is None:
+            return None
+        # The same for the same message.
+        name = hashlib.sha256(messages[asked].id.encode("utf-8", "replace")).hexdigest()[:16]
+        return ToolCall(f"call-{name}", choice.name, choice.arguments)
+
+    def _quote_results(self, messages: Sequence[Message], results: Sequence[Message]) -> str:
+        names = tool_names_by_call(messages)
+        lines = [f"- {speaker_label(one, names)}: {' '.join(visible_text(one).split())}" for one in results]
+        count = self._counter.count_text
+        return "\n".join([ANSWER_HEADING, *(shorten(line, MAX_PASSAGE_TOKENS, count) for line in lines)])
 
     # -- records ----------------------------------------------------------------------------------
 
     def _record(self, messages: Sequence[Message], asked: int) -> str | None:
         """The summary, if the newest user message asks for one; else None."""
         request = messages[asked].text
-        own_blocks = _find_blocks(request)
-        own_words = _without_blocks(request, own_blocks)
+        if not _asks_for_record(messages[asked].text):
+            return None
+        own_words = _without_blocks(request, _find_blocks(request))
         said = [message.text for message in messages if message.role is ChatRole.USER]
         blocks = [found for text in said for found in _find_blocks(text)]
-        if not _RECORD_REQUEST.search(own_words) and not own_blocks:
-            return None
         rules = "\n".join(message.text for message in messages if message.role is ChatRole.SYSTEM)
         caps = _TOKEN_CAP.findall(own_words) or _TOKEN_CAP.findall(rules)
         cap = int(caps[-1]) if caps else RECORD_TOKENS
@@ -225,7 +266,8 @@ class ReplyStream(AsyncIterator[StreamEvent]):
 
     def __init__(self, reply: ModelReply) -> None:
         lines = reply.text.splitlines(keepends=True)
-        self._events: list[StreamEvent] = [ReplyFinished(reply), *map(TextDelta, reversed(lines))]
+        calls = [CallStarted(call.id, call.name) for call in reversed(reply.tool_calls)]
+        self._events: list[StreamEvent] = [ReplyFinished(reply), *calls, *map(TextDelta, reversed(lines))]
 
     async def __anext__(self) -> StreamEvent:
         await anyio.lowlevel.checkpoint()
@@ -272,10 +314,22 @@ def _find_blocks(text: str) -> list[PromptBlock]:
     return found
 
 
+def _asks_for_record(text: str) -> bool:
+    """Tell whether a message asks for a summary: in words, or by the blocks of a prompt."""
+    return bool(_find_blocks(text)) or _RECORD_REQUEST.search(text) is not None
+
+
 def _without_blocks(text: str, blocks: Sequence[PromptBlock]) -> str:
     starts = [0, *(block.end for block in blocks)]
     ends = [*(block.start for block in blocks), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _own_text(message: Message) -> str:
+    """The newest words of the user in a message, without those that sections have put behind them."""
+    texts = [part.text for part in message.parts if isinstance(part, TextContent) and part.text.strip()]
+    own = [text for text in texts[1:] if not text.startswith(("[", "<"))]
+    return _split_question((texts[:1] + own)[-1])[0] if texts else ""
 
 
 def _split_question(text: str) -> tuple[str, list[str]]:

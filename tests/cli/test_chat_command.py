@@ -82,7 +82,7 @@ def test_a_conversation_in_a_terminal(columns: int, tmp_path: Path) -> None:
     with Terminal("chat", "--memory", "chat.db", cwd=tmp_path, columns=columns) as terminal:
         terminal.wait_for("assistant · offline · default · 0", "messages in chat.db", "\n> ")
         terminal.type("The ferry leaves at 9:40.\n")
-        terminal.wait_for("Nothing in the context", "tokens", "\n> ")
+        terminal.wait_for("Noted.", "tokens", "\n> ")
         terminal.type("When does the ferry leave?\n")
         terminal.wait_for("- User: The ferry leaves at 9:40.", "tokens · ", "as before", "\n> ")
         terminal.type("/explain\n")

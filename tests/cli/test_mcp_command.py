@@ -82,7 +82,7 @@ async def test_a_client_reads_a_scope_over_stdio_and_changes_nothing(database: P
             answer = await client.call_tool(name, {})
             assert not answer.is_error
             assert "Belvedere" not in answer.content[0].text  # type: ignore[union-attr]
-        wrong = await client.call_tool("read_messages", {"conversation_name": "trap"})
+        wrong = await client.call_tool("read_messages", {"conversation": "trap"})
         assert wrong.is_error
         assert "there are 'trip'" in wrong.content[0].text  # type: ignore[union-attr]
         wrong = await client.call_tool("search_memory", {"query": "hotel", "scope": "ben"})
@@ -103,6 +103,27 @@ async def test_with_write_a_client_pins_and_changes_facts(database: Path) -> Non
         view = memory.for_agent("guide")
         assert (await view.summary("ana", "trip")).pins == ()
         assert "two nights" in [fact.text for fact in await view.facts("ana", "trip")]
+
+
+async def test_with_write_a_client_remembers_in_a_file_that_is_made_for_it(tmp_path: Path) -> None:
+    database = tmp_path / "new.db"
+    async with Client(parameters(database, "--write")) as client:
+        stored = await client.call_tool("remember", {"text": "The hotel is in Rua Augusta."})
+        assert stored.structured_content == {"agent": "", "conversation": "notes", "position": 1}
+        found = await client.call_tool("search_memory", {"query": "hotel"})
+        assert "The hotel is in Rua Augusta." in found.content[0].text  # type: ignore[union-attr]
+        read = await client.call_tool("read_messages", {"conversation": "notes"})
+        assert not read.is_error
+    async with Memory(f"sqlite:///{database}") as memory:
+        [message] = await memory.history("ana", "notes")
+        assert (message["role"], message["content"]) == ("user", "The hotel is in Rua Augusta.")
+
+
+async def test_without_write_no_file_is_made(tmp_path: Path) -> None:
+    ran = run_command("mcp", "--memory", "new.db", "--scope", "ana", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "new.db does not exist" in ran.stderr
+    assert [file async for file in anyio.Path(tmp_path).iterdir()] == []
 
 
 async def test_an_older_client_is_served_too(database: Path) -> None:

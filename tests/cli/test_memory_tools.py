@@ -28,7 +28,7 @@ READING = {
     "list_pins",
     "explain_turn",
 }
-WRITING = {"pin_message", "unpin_message", "add_fact", "replace_fact", "remove_fact"}
+WRITING = {"remember", "pin_message", "unpin_message", "add_fact", "replace_fact", "remove_fact"}
 
 
 async def fill(memory: Memory) -> None:
@@ -52,6 +52,41 @@ async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
     async with Memory(f"sqlite:///{tmp_path}/memory.db") as opened:
         await fill(opened)
         yield opened
+
+
+async def test_what_is_remembered_is_found_also_in_an_empty_scope(memory: Memory) -> None:
+    tools = MemoryTools(memory, "new", write=True)
+    stored = await tools.call("remember", {"text": "The key is under the mat."})
+    assert stored.text == "Stored at position 1 of 'notes'."
+    assert stored.data == {"agent": "", "conversation": "notes", "position": 1}
+    assert "The key is under the mat." in await text_of(tools, "search_memory", query="where is the key")
+    assert "position 2 of 'notes'" in await text_of(tools, "remember", text="The code is 4711.")
+    assert "position 1 of 'house'" in await text_of(
+        tools, "remember", text="It is blue.", conversation="house"
+    )
+    with pytest.raises(InvalidArguments, match="text"):
+        await tools.call("remember", {"text": " "})
+
+
+async def test_what_is_remembered_goes_to_the_conversation_that_is_named_or_fixed(memory: Memory) -> None:
+    tools = MemoryTools(memory, "ana", write=True)
+    told = await text_of(tools, "remember", text="The taxes are paid.", conversation="taxes")
+    assert told == "Stored at position 2 of 'taxes' with the agent 'clerk'."
+    with pytest.raises(InvalidArguments, match="`agent` is needed: the agents 'clerk', 'guide' have"):
+        await tools.call("remember", {"text": "Paid.", "conversation": "trip"})
+    fixed = MemoryTools(memory, "ana", agent="guide", conversation="home", write=True)
+    assert "position 1 of 'home' with the agent 'guide'" in await text_of(
+        fixed, "remember", text="It is red."
+    )
+    with pytest.raises(InvalidArguments, match="unknown argument"):
+        await fixed.call("remember", {"text": "It is red.", "conversation": "trip"})
+
+
+async def test_the_former_names_of_arguments_work_with_a_note(memory: Memory) -> None:
+    tools = MemoryTools(memory, "ana")
+    now = await text_of(tools, "read_messages", conversation="taxes", agent="clerk")
+    former = await text_of(tools, "read_messages", conversation_name="taxes", agent="clerk")
+    assert former == f"{now}\nNote: the argument `conversation_name` is called `conversation` now."
 
 
 async def text_of(tools: MemoryTools, name: str, /, **arguments: Any) -> str:
@@ -95,13 +130,13 @@ async def test_without_an_agent_all_of_the_scope_are_searched_and_names_are_told
     found = await tools.call("search_memory", {"query": "Aurora"})
     assert {row["agent"] for row in found.data["messages"]} == {"clerk", "guide"}
     with pytest.raises(InvalidArguments, match="the agents 'clerk', 'guide' have conversations of this name"):
-        await tools.call("read_messages", {"conversation_name": "trip"})
-    told = await text_of(tools, "read_messages", conversation_name="trip", agent_name="clerk")
+        await tools.call("read_messages", {"conversation": "trip"})
+    told = await text_of(tools, "read_messages", conversation="trip", agent="clerk")
     assert "Hotel Aurora is paid." in told
     with pytest.raises(InvalidArguments, match=r"is needed; there are 'taxes' with the agent 'clerk'"):
         await tools.call("list_facts", {})
     with pytest.raises(InvalidArguments, match="names no conversation that has messages; there are 'taxes'"):
-        await tools.call("list_facts", {"conversation_name": "taxis"})
+        await tools.call("list_facts", {"conversation": "taxis"})
     pages = []
     after = None
     while True:
@@ -121,9 +156,9 @@ async def test_what_is_fixed_is_no_parameter(memory: Memory) -> None:
     tools = MemoryTools(memory, "ana", agent="guide", conversation="trip")
     for tool in tools.tools.values():
         names = set(tool.spec["parameters"]["properties"])
-        assert not names & {"conversation_name", "agent_name", "scope", "memory", "self"}
+        assert not names & {"conversation", "agent", "scope", "memory", "self"}
     with pytest.raises(InvalidArguments, match="unknown argument"):
-        await tools.call("read_messages", {"conversation_name": "taxes"})
+        await tools.call("read_messages", {"conversation": "taxes"})
     assert [
         row["conversation"] for row in (await tools.call("list_conversations", {})).data["conversations"]
     ] == ["trip"]
@@ -167,18 +202,18 @@ async def test_answers_are_bounded(memory: Memory) -> None:
     tools = MemoryTools(memory, "ana", agent="guide")
     for name, arguments in (
         ("search_memory", {"query": "Lisbon tram", "limit": 50}),
-        ("read_messages", {"conversation_name": "long", "first": 1, "last": 60}),
+        ("read_messages", {"conversation": "long", "first": 1, "last": 60}),
         ("list_conversations", {"limit": 100}),
     ):
         answer = await tools.call(name, arguments)
         assert len(answer.text.encode()) <= TEXT_LIMIT
         assert len(json.dumps(answer.data)) < 120_000
-    page = await tools.call("read_messages", {"conversation_name": "long", "first": 1, "last": 60})
+    page = await tools.call("read_messages", {"conversation": "long", "first": 1, "last": 60})
     assert "There is more: read_messages(" in page.text
-    following = await tools.call("read_messages", {"conversation_name": "long", **page.data["next"]})
+    following = await tools.call("read_messages", {"conversation": "long", **page.data["next"]})
     assert "Lisbon number" in following.text
     with pytest.raises(InvalidRange):
-        await tools.call("read_messages", {"conversation_name": "long", "first": 99, "last": 100})
+        await tools.call("read_messages", {"conversation": "long", "first": 99, "last": 100})
 
 
 # -- nothing of another scope ----------------------------------------------------------------------------
@@ -190,8 +225,8 @@ CURSORS = st.sampled_from(["guide/trip", "clerk/taxes", "ben/guide", "/", "a/b/c
 NUMBERS = st.integers(-3, 6) | st.sampled_from([10**9, 2**63, -(2**63), 10**30])
 VALUES = {
     "query": st.sampled_from(["Belvedere", "SECRET hotel", "ben hotel bill", "*", 'a" OR "b']) | NAMES,
-    "conversation_name": NAMES,
-    "agent_name": NAMES,
+    "conversation": NAMES,
+    "agent": NAMES,
     "after": CURSORS,
     "turn": NAMES,
     "limit": NUMBERS,

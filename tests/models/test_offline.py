@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx import ChatContext, Memory, SummarizedHistorySection
+from autonomy_ctx import Agent, ChatContext, Memory, SummarizedHistorySection, tool
 from autonomy_ctx.compaction.prompt import batch_prompt, merge_prompt, repair_prompt
-from autonomy_ctx.formats.base import ModelReply, ReplyFinished, TextDelta
+from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta
 from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.transcript import transcript
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.models.offline import NO_ANSWER, NO_QUESTION, OfflineModel
+from autonomy_ctx.models.offline import NO_ANSWER, NO_QUESTION, NOTED_REPLY, OfflineModel
 from autonomy_ctx.tokens import TokenCounter
+from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
 
 COUNTER = TokenCounter()
 HISTORY = [
@@ -64,6 +66,156 @@ async def test_a_fact_that_left_the_context_is_not_known() -> None:
 async def test_a_summary_in_the_context_is_read_like_anything_else() -> None:
     summary = Summary([Segment(text="- User: my dog is called Bello", first=1, last=9)])
     assert "Summary: - User: my dog is called Bello" in await ask("What is my dog called?", [summary])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "My cat is called Minka.",
+        "I live in Porto!",
+        "Please never book flights before 9 am.",
+        "我的狗叫小白。",
+    ],
+)
+async def test_a_statement_is_noted(statement: str) -> None:
+    assert await ask(statement) == NOTED_REPLY
+
+
+async def test_a_statement_without_a_full_stop_is_noted_if_the_context_says_nothing_of_it() -> None:
+    assert await ask("Minka sleeps outside", HISTORY[3:]) == NOTED_REPLY
+    assert "Bello" in await ask("the name of my dog")
+    assert "Bello" in await ask("Tell me the name of my dog.")
+
+
+# -- tools ----------------------------------------------------------------------------------------------
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather in a city."""
+    return f"rain in {city}"
+
+
+@tool
+def ferry_times(line: str) -> str:
+    """When ferries leave."""
+    return line
+
+
+@tool
+def count_free_bikes(kind: Literal["city bike", "e-bike"]) -> int:
+    """How many bikes of a kind are free on Saturday."""
+    return len(kind)
+
+
+@tool
+def book_bikes(kind: Literal["city bike", "e-bike"], count: int) -> str:
+    """Book bikes for Saturday."""
+    return kind * count
+
+
+@tool
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    return to + text
+
+
+@tool
+def switch_light(on: bool) -> str:
+    """Switch the light."""
+    return str(on)
+
+
+TOOLS = [
+    one.spec
+    for one in (
+        get_weather,
+        ferry_times,
+        count_free_bikes,
+        book_bikes,
+        add,
+        send_mail,
+        switch_light,
+        get_current_time_utc,
+        get_current_time,
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "name", "arguments"),
+    [
+        ("What is the weather in Oslo?", "get_weather", {"city": "Oslo"}),
+        ("Tell me the weather in New York City, please.", "get_weather", {"city": "New York City"}),
+        ("When do the ferries to Cacilhas leave?", "ferry_times", {"line": "Cacilhas"}),
+        ("Are e-bikes free on Saturday?", "count_free_bikes", {"kind": "e-bike"}),
+        ("Please book three e-bikes.", "book_bikes", {"kind": "e-bike", "count": 3}),
+        ("Add 2 and 3.5", "add", {"a": 2, "b": 3.5}),
+        ("What time is it?", "get_current_time", {}),
+    ],
+)
+async def test_a_tool_that_fits_is_called_with_what_the_message_says(
+    request_text: str, name: str, arguments: dict[str, Any]
+) -> None:
+    reply = await Model("offline").complete_chat([*HISTORY, Message("user", request_text)], TOOLS)
+    [call] = reply.tool_calls
+    assert (call.name, json.loads(call.arguments)) == (name, arguments)
+    assert (reply.text, reply.stop) == ("", "tools")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Statements.
+        "The weather in Oslo was lovely.",
+        "I like the weather in Oslo",
+        # About something else.
+        "What time does the shop open?",
+        "What is my dog called?",
+        "What is the deposit for a bike?",
+        # Of what was said.
+        "What did I say about the weather in Oslo?",
+        # An argument is missing, or there are two texts, or a choice.
+        "How is the weather?",
+        "Book e-bikes.",
+        "Send a mail to Bob.",
+        "Switch the light.",
+        # A record.
+        "Summarize the weather in Oslo.",
+    ],
+)
+async def test_no_tool_is_called_that_is_not_needed(text: str) -> None:
+    reply = await Model("offline").complete_chat([*HISTORY, Message("user", text)], TOOLS)
+    assert reply.tool_calls == ()
+    assert reply.text
+
+
+async def test_an_agent_without_a_network_uses_its_tool_once_in_a_turn() -> None:
+    async with Agent(model="offline", tools=[get_weather]) as agent:
+        reply = await agent.send("What is the weather in Oslo?")
+        assert (str(reply), reply.steps) == ("The context says:\n- Tool get_weather: rain in Oslo", 2)
+        again = await agent.send("What is the weather in Porto?")
+        assert again.text.splitlines()[1:] == ["- Tool get_weather: rain in Porto"]
+        calls = [
+            call.id for message in (*reply.messages, *again.messages) for call in message.tool_calls or ()
+        ]
+        assert len(set(calls)) == 2
+
+
+async def test_a_call_is_streamed() -> None:
+    stream = await Model("offline").complete_chat(
+        [Message("user", "What is the weather in Oslo?")], TOOLS, stream=True
+    )
+    started, finished = [event async for event in stream]
+    assert isinstance(started, CallStarted)
+    assert started.name == "get_weather"
+    assert isinstance(finished, ReplyFinished)
 
 
 async def test_an_earlier_question_is_no_answer() -> None:

@@ -69,6 +69,28 @@ async def test_every_route_answers_as_the_document_says(tmp_path: Path) -> None:
         assert await node.agent("helper").conversations(scope="ana") == []
 
 
+KEY = {"key": {"type": "apiKey", "in": "header", "name": "x-api-key"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "schemes"),
+    [
+        ({"authenticate": scope_of_key}, {"bearer": {"type": "http", "scheme": "bearer"}}),
+        ({"authenticate": scope_of_key, "security_schemes": KEY}, KEY),
+        ({"scope": "ana"}, {}),
+    ],
+)
+async def test_the_document_says_how_clients_sign_in(
+    options: dict[str, Any], schemes: dict[str, Any]
+) -> None:
+    node = await open_node()
+    async with node, mounted(node, **options) as client:
+        document = (await client.get("/openapi.json")).json()
+        OpenAPI.model_validate(document)
+        assert document["components"]["securitySchemes"] == schemes
+        assert document["security"] == [{name: []} for name in schemes]
+
+
 async def test_the_document_has_every_route_and_no_other() -> None:
     node = await open_node()
     async with node, mounted(node) as client:

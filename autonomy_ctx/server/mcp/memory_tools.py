@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from inspect import BoundArguments
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -23,8 +24,10 @@ from autonomy_ctx.memory.recall_block import format_message, indent_continuation
 from autonomy_ctx.memory.store import Entry, Key, make_key
 from autonomy_ctx.messages.clamp import clamp_text
 from autonomy_ctx.messages.fact import Fact, FactKind, fact_line
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
+from autonomy_ctx.tools.arguments import convert_arguments
 from autonomy_ctx.tools.output import cap_text, clean_text
 from autonomy_ctx.tools.tool import Parameters, Tool
 
@@ -36,7 +39,12 @@ MAX_FOUND, MAX_LISTED, MAX_FACTS = 50, 100, 200
 # How many agents of a scope are looked at, and how many names an error lists.
 MAX_AGENTS, NAMES_LISTED = 100, 12
 NEWEST_MESSAGES = 20
-CONVERSATION, AGENT = "conversation_name", "agent_name"
+# Where `remember` stores what no conversation was named for.
+NOTES = "notes"
+CONVERSATION, AGENT = "conversation", "agent"
+# A tool injects values under these names, so its function has others. Up to 0.2, clients had to use those.
+PUBLIC_NAMES = {"conversation_name": CONVERSATION, "agent_name": AGENT}
+FUNCTION_NAMES = {public: name for name, public in PUBLIC_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +73,17 @@ class MemoryTool(Tool[..., Awaitable[MemoryAnswer]]):
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters that are not fixed."""
+        """The parameters that are not fixed, under the names that clients use."""
         kind = super().parameters.object_kind
-        fields = tuple(field for field in kind.fields if field.name not in self._fixed)
+        renamed = [replace(one, name=PUBLIC_NAMES.get(one.name, one.name)) for one in kind.fields]
+        fields = tuple(one for one in renamed if one.name not in self._fixed)
         return Parameters(replace(kind, fields=fields), {}, None)
+
+    def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> BoundArguments:
+        """The arguments of a client, checked and converted, for the function."""
+        given = {PUBLIC_NAMES.get(name, name): value for name, value in arguments.items()}
+        values = convert_arguments(self.name, self.parameters.object_kind, given)
+        return self.signature.bind(**{FUNCTION_NAMES.get(name, name): one for name, one in values.items()})
 
 
 class MemoryTools:
@@ -100,6 +115,7 @@ class MemoryTools:
         ]
         if write:
             made += [
+                self._tool(self.remember, "Remember", is_read_only=False),
                 self._tool(self.pin_message, "Pin a message", is_read_only=False),
                 self._tool(self.unpin_message, "Unpin a message", is_read_only=False),
                 self._tool(self.add_fact, "Add a fact", is_read_only=False),
@@ -117,7 +133,10 @@ class MemoryTools:
         except UnknownFact:
             problem = "names no fact that holds; `list_facts` shows those that do"
             raise InvalidArguments(name, problem, argument="fact_id") from None
-        return replace(answer, text=cap_text(clean_text(answer.text), TEXT_LIMIT))
+        text = cap_text(clean_text(answer.text), TEXT_LIMIT)
+        for former in PUBLIC_NAMES.keys() & arguments.keys():
+            text += f"\nNote: the argument `{former}` is called `{PUBLIC_NAMES[former]}` now."
+        return replace(answer, text=text)
 
     def _tool(
         self, function: Callable[..., Awaitable[MemoryAnswer]], title: str, **hints: bool
@@ -361,6 +380,27 @@ class MemoryTools:
         await self._memory.for_agent(key.agent).pin(key.scope, key.conversation, message_id)
         return MemoryAnswer(text=f"Message {position} is pinned.", data={**_names(key), "pinned": position})
 
+    async def remember(
+        self, text: str, conversation_name: str | None = None, agent_name: str | None = None
+    ) -> MemoryAnswer:
+        """Store something that is worth knowing later, word for word; `search_memory` finds it.
+
+        Args:
+            text: What to remember, in sentences that can be understood alone.
+            conversation_name: Where to store it, after what was said there; without it, in `notes`.
+            agent_name: With which agent, where two have conversations of that name.
+        """
+        if not text.strip():
+            raise InvalidArguments("remember", "is empty; give what to remember", argument="text")
+        name = self._conversation or conversation_name or NOTES
+        keys = await self._keys_of(name, agent_name)
+        if len(keys) > 1:
+            raise self._ambiguous("remember", keys)
+        key = keys[0] if keys else make_key(self._agent or agent_name or "", self._scope, name)
+        position = await self._memory.for_agent(key.agent).add_message(*key[1:], Message("user", text))
+        told = f"Stored at position {position} of {key.conversation!r}{_with_agent(key.agent)}."
+        return MemoryAnswer(text=told, data={**_names(key), "position": position})
+
     async def unpin_message(
         self, position: int, conversation_name: str | None = None, agent_name: str | None = None
     ) -> MemoryAnswer:
@@ -449,17 +489,24 @@ class MemoryTools:
             infos = await self._memory.conversations(self._scope, agent=agent, limit=MAX_LISTED)
             keys = [one.key for one in infos]
         else:
-            keys = [make_key(agent, self._scope, name) for agent in agents]
-            keys = [key for key in keys if (await self._memory.for_agent(key.agent).head(*key[1:])).count]
+            keys = await self._keys_of(name, agent_name)
         if len(keys) == 1:
             return keys[0]
         if keys and name is not None:
-            there = ", ".join(repr(key.agent) for key in keys)
-            problem = f"is needed: the agents {there} have conversations of this name"
-            raise InvalidArguments(tool, problem, argument=AGENT)
+            raise self._ambiguous(tool, keys)
         if keys:
             raise InvalidArguments(tool, f"is needed; there are {_list_names(keys)}", argument=CONVERSATION)
         raise InvalidArguments(tool, await self._describe_unknown(name, agents), argument=CONVERSATION)
+
+    async def _keys_of(self, name: str, agent_name: str | None) -> list[Key]:
+        """The conversations of a name that have messages."""
+        keys = [make_key(agent, self._scope, name) for agent in await self._agents(agent_name)]
+        return [key for key in keys if (await self._memory.for_agent(key.agent).head(*key[1:])).count]
+
+    def _ambiguous(self, tool: str, keys: Sequence[Key]) -> InvalidArguments:
+        there = ", ".join(repr(key.agent) for key in keys)
+        problem = f"is needed: the agents {there} have conversations of this name"
+        return InvalidArguments(tool, problem, argument=AGENT)
 
     async def _describe_unknown(self, name: str | None, agents: Sequence[str]) -> str:
         if self._conversation is not None or name is None:

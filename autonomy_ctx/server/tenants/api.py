@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -67,6 +67,8 @@ Authenticate = Callable[[Request], Any]
 RateLimit = Callable[[Request, str], Any]
 
 OPENAPI_PATH = "/openapi.json"
+# How clients sign in, unless the application says it.
+BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
 # Where the scope of a request is while it is answered.
 _SCOPE_KEY = "autonomy_ctx.scope"
 # What every operation may answer.
@@ -299,8 +301,15 @@ class TenantApi:
     """The API of a node for the users of an application, as an ASGI application; `asgi` makes it."""
 
     def __init__(
-        self, node: Node, access: TenantAccess, *, keep_alive_seconds: float, limits: ServerLimits
+        self,
+        node: Node,
+        access: TenantAccess,
+        *,
+        keep_alive_seconds: float,
+        limits: ServerLimits,
+        security_schemes: Mapping[str, Mapping[str, Any]],
     ) -> None:
+        self._security_schemes = security_schemes
         self._agents = AgentRoutes(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
         self._requests = TenantRequests(node, body_seconds=limits.body_seconds)
         self.operations = self._list_operations()
@@ -326,7 +335,9 @@ class TenantApi:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The OpenAPI document, without the path that the API is mounted at."""
-        return openapi_document(self.operations, title="autonomy_ctx", errors=_ERRORS)
+        return openapi_document(
+            self.operations, title="autonomy_ctx", errors=_ERRORS, security_schemes=self._security_schemes
+        )
 
     async def agents(self, request: Request) -> Response:
         """Names and descriptions."""
@@ -559,13 +570,14 @@ def asgi(
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     body_seconds: float = BODY_SECONDS,
     max_buffered: int = MAX_BUFFERED,
+    security_schemes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TenantApi:
     """The API of a node as an ASGI application, for example to mount in FastAPI or Starlette.
 
     `authenticate(request)`, plain or async, returns the scope of a request, which limits all that it can read
     and change. None means status 401; `AccessDenied` means 403. An application with one user passes a `scope`
     instead. `rate_limit(request, scope)`, plain or async, returns None, or the seconds to wait, which means
-    429.
+    429. `security_schemes` say in the OpenAPI document how clients sign in, by default with a bearer token.
 
     The caller owns the node: open it before the first request, and close it after the last.
     """
@@ -582,6 +594,8 @@ def asgi(
         async def authenticate(request: Request) -> str:
             return fixed
 
+        security_schemes = security_schemes or {}
+
     check_callable(authenticate, "authenticate")
     if rate_limit is not None:
         check_callable(rate_limit, "rate_limit")
@@ -591,6 +605,7 @@ def asgi(
         TenantAccess(authenticate, rate_limit),
         keep_alive_seconds=keep_alive_seconds,
         limits=ServerLimits(body_seconds=body_seconds, max_buffered=max_buffered),
+        security_schemes=BEARER if security_schemes is None else security_schemes,
     )
 
 

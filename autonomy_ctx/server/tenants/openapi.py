@@ -95,8 +95,17 @@ def _endpoint(methods: Mapping[str, Operation], admit: Callable[[Request], Await
     return answer
 
 
-def openapi_document(operations: Sequence[Operation], *, title: str, errors: Sequence[int]) -> dict[str, Any]:
-    """The operations as an OpenAPI 3.1 document; `errors` are the statuses that all of them have."""
+def openapi_document(
+    operations: Sequence[Operation],
+    *,
+    title: str,
+    errors: Sequence[int],
+    security_schemes: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The operations as an OpenAPI 3.1 document; `errors` are the statuses that all of them have.
+
+    A client signs in by one of the `security_schemes`; without any, it need not.
+    """
     types = {ErrorBody, *(one.answer for one in operations), *(one.body for one in operations if one.body)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -105,11 +114,13 @@ def openapi_document(operations: Sequence[Operation], *, title: str, errors: Seq
         "openapi": "3.1.0",
         "info": {"title": title, "version": metadata.version("autonomy-ctx")},
         "paths": paths,
+        "security": [{name: []} for name in security_schemes],
         "components": {
+            "securitySchemes": {name: dict(scheme) for name, scheme in security_schemes.items()},
             "schemas": {
                 kind.__name__: schema_of(Shape(kind))
                 for kind in sorted(types, key=lambda kind: kind.__name__)
-            }
+            },
         },
     }
 
