@@ -19,6 +19,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
+    TypedDict,
     cast,
     get_args,
     runtime_checkable,
@@ -63,6 +64,19 @@ _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout",
 
 # A context goes on from the one before, or each is rendered anew, as up to 0.2.
 ContextMode: TypeAlias = Literal["log", "render"]
+
+
+# A message to an agent: text, a message as an object or a dict, or parts.
+UserContent: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Any]
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `Agent.send` besides the output."""
+
+    scope: str
+    conversation: str
+    params: Mapping[str, Any] | None
+    message_id: str | None
 
 
 class AgentHook(Enum):

@@ -17,8 +17,8 @@ from autonomy_ctx.formats.incoming import as_mapping
 from autonomy_ctx.formats.outgoing import sanitize_name
 
 # Keywords that every provider knows, and those that say nothing about a value.
-_TAKEN = frozenset({"type", "enum", "const", "description", "title"})
-_SILENT = frozenset({"default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"})
+_COMMON_KEYWORDS = frozenset({"type", "enum", "const", "description", "title"})
+_ANNOTATIONS = frozenset({"default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"})
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _NULL = {"type": "null"}
 # The first versions that write JSON by a schema; before Gemini 3, not together with tools.
@@ -119,8 +119,8 @@ def _close(schema: Any, all_required: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         raise _NotClosable
     kind, choices = schema.get("type"), schema.get("anyOf", schema.get("oneOf"))
-    made = {name: value for name, value in schema.items() if name in _TAKEN}
-    known = {*_TAKEN, *_SILENT, "anyOf", "oneOf"}
+    made = {name: value for name, value in schema.items() if name in _COMMON_KEYWORDS}
+    known = {*_COMMON_KEYWORDS, *_ANNOTATIONS, "anyOf", "oneOf"}
     if isinstance(kind, list):
         rest = {name: value for name, value in schema.items() if name not in ("type", "description", "title")}
         choices = [{**_own_keywords(rest, one), "type": one} for one in kind]
@@ -243,7 +243,7 @@ def find_problem(schema: Any, value: Any, path: str = "answer") -> str | None:
     for keyword, (measured, keeps) in _LIMITS.items():
         limit = schema.get(keyword)
         is_measured = isinstance(value, measured) and not isinstance(value, bool)
-        if limit is not None and is_measured and not keeps(value, limit):
+        if limit is not None and is_measured and not _keeps(keeps, value, limit):
             return f"{path} breaks {keyword}: {json.dumps(limit)}"
     for inner in schema.get("allOf") or ():
         if (problem := find_problem(inner, value, path)) is not None:
@@ -258,6 +258,14 @@ def find_problem(schema: Any, value: Any, path: str = "answer") -> str | None:
     if isinstance(value, dict):
         return _find_object_problem(schema, value, path)
     return _find_list_problem(schema, value, path) if isinstance(value, list) else None
+
+
+def _keeps(keeps: Callable[[Any, Any], bool], value: Any, limit: Any) -> bool:
+    try:
+        return keeps(value, limit)
+    except (TypeError, ArithmeticError, re.error):
+        # The schema is wrong here, or its pattern is one of another language.
+        return True
 
 
 def _has_type(value: Any, kind: str) -> bool:

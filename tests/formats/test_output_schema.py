@@ -135,6 +135,8 @@ def test_only_models_that_are_known_to_take_a_schema_are_sent_one(
         ({"exclusiveMaximum": 3}, 3, "answer breaks exclusiveMaximum: 3"),
         ({"maxLength": 1}, "ab", "answer breaks maxLength: 1"),
         ({"pattern": "^a"}, "ba", 'answer breaks pattern: "^a"'),
+        ({"pattern": "(?<a"}, "b", None),
+        ({"multipleOf": 0}, 3, None),
         ({"uniqueItems": True}, [1, 1], "answer breaks uniqueItems: true"),
         ({"items": {"type": "string"}}, ["a", 1], "answer[1] must be of the type string"),
         ({"prefixItems": [{"type": "string"}], "items": False}, ["a", 1], "answer[1] must not be there"),
