@@ -431,6 +431,28 @@ async def test_instructions_of_past_turns_are_cut_like_other_messages(
     assert requests[-1].id == f"{[one for one in shown if one.role.value == 'user'][-1].id}-output"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_thinking_stays_valid_over_a_repair_and_turns_with_and_without_an_output(
+    agent_of: MakeAgent, memory: Memory, restarts: bool
+) -> None:
+    texts = ["Hi.", "No.", TRIP, "Bye.", TRIP]
+
+    def answer(body: Any) -> list[dict[str, Any]]:
+        text = texts[min(len(rules.requests), len(texts)) - 1]
+        return [{"type": "thinking", "thinking": "Let me see."}, {"type": "text", "text": text}]
+
+    rules = RulesServer(answer)
+    model = Model("claude-fable-5-2", client=rules.client(), api_key="k")
+    agent = agent_of(memory, model)
+    for text, output in (("Hello", None), ("Plan it.", Trip), ("Thanks.", None), ("And back?", Trip)):
+        agent = agent_of(memory, model) if restarts else agent
+        reply = await agent.send(text, output=output)
+        assert reply.output == (MADE if output else None)
+    assert rules.refused == []
+    assert [request.thinking for request in rules.requests] == [0, 1, 2, 3, 4]
+    assert (await agent.explain()).epoch == 1
+
+
 async def test_on_claude_and_gpt_the_schema_is_part_of_what_is_cached(agent_of: MakeAgent) -> None:
     """With the same output in every turn the cache is read, and a change of it is not."""
     for name in ("claude-opus-5-5", "gpt-5.6-sol"):
