@@ -77,6 +77,13 @@ def output_options(
             given = as_mapping(options.get("output_config"))
             made = {"output_config": {**given, "format": {"type": "json_schema", "schema": closed}}}
             return made if closed is not None else None
+        case "bedrock" if _takes_output_config(target.model):
+            closed = close_schema(schema)
+            given = as_mapping(options.get("outputConfig"))
+            # The schema is text here.
+            structure = {"jsonSchema": {"name": name, "schema": json.dumps(closed)}}
+            made = {"outputConfig": {**given, "textFormat": {"type": "json_schema", "structure": structure}}}
+            return made if closed is not None else None
         case "google" if _takes_response_schema(target):
             closed = close_schema(schema)
             given = as_mapping(options.get("generationConfig"))

@@ -237,6 +237,30 @@ async def test_a_provider_without_such_a_field_is_asked_in_words_that_stay(agent
         assert_valid(messages)
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_claude_on_bedrock_is_asked_in_the_field_of_converse(
+    agent_of: MakeAgent, streamed: bool
+) -> None:
+    rules = RulesServer(lambda body: [{"type": "text", "text": TRIP}])
+    options: dict[str, Any] = {"outputConfig": {"other": 1}}
+    model = Model("us.anthropic.claude-sonnet-5-5", client=rules.client(), api_key="k", **options)
+    agent = agent_of(Memory(), model)
+    if streamed:
+        *_, ended = [event async for event in agent.stream("Plan it.", output=Trip)]
+        assert isinstance(ended, TurnEnded)
+        assert ended.reply.output == MADE
+    else:
+        assert (await agent.send("Plan it.", output=Trip)).output == MADE
+    (request,) = rules.requests
+    config = request.body["outputConfig"]
+    assert config["other"] == 1
+    assert json.loads(config["textFormat"]["structure"]["jsonSchema"]["schema"])["required"] == [
+        "days",
+        "stops",
+    ]
+    assert spoken(await stored(agent.memory)) == [("user", "Plan it."), ("assistant", TRIP)]
+
+
 async def test_a_schema_that_claude_does_not_take_is_asked_for_in_words(agent_of: MakeAgent) -> None:
     @dataclass
     class Prices:

@@ -109,6 +109,8 @@ def test_a_schema_that_no_provider_can_keep_to_is_not_closed(inner: dict[str, An
         ("gemini-2.5-pro", None, True, False),
         ("gemini-3-pro", None, True, True),
         ("nova-lite", None, False, False),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", None, True, True),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", None, False, False),
         ("ollama/llama3", None, False, False),
         ("deepseek/deepseek-chat", None, False, False),
         ("offline", None, False, False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -81,3 +82,18 @@ async def test_an_older_claude_does_not_know_the_field() -> None:
         ProviderServer(), [user("Where?")], model="claude-sonnet-4", output_config={"format": form}
     )
     assert "does not support" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("schema", [CLOSED, "{", None])
+async def test_bedrock_takes_a_schema_only_as_text(schema: Any) -> None:
+    form = {"type": "json_schema", "structure": {"jsonSchema": {"name": "city", "schema": schema}}}
+    body = {
+        "messages": [{"role": "user", "content": [{"text": "Where?"}]}],
+        "outputConfig": {"textFormat": form},
+    }
+    path = "/model/anthropic.claude-sonnet-5-5/converse"
+    answer = await post(ProviderServer(), path, body)
+    assert answer.status_code == 400
+    assert "no JSON text" in answer.json()["message"]
+    form["structure"]["jsonSchema"]["schema"] = json.dumps(CLOSED)  # type: ignore[index]
+    assert (await post(ProviderServer(), path, body)).status_code == 200
