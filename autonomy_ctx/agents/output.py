@@ -8,6 +8,7 @@ that was sent is changed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -69,8 +70,10 @@ class TurnOutput:
         self._is_native = isinstance(model, Model) and model.takes_output(self.schema, environment.specs)
         if self._is_native:
             return []
-        # By the id of the user's message: if that is sent again, the instruction is stored once.
-        instruction = _system_message(f"{asked.id}-output", self.schema.instruction, environment)
+        # If the user's message is sent again, the same instruction is stored once.
+        text = self.schema.instruction
+        name = hashlib.sha256(f"{asked.id} {text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        instruction = _system_message(name, text, environment)
         await environment.memory.append(key.scope, key.conversation, instruction)
         return [instruction]
 

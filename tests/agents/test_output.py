@@ -432,6 +432,16 @@ async def test_a_message_whose_turn_failed_is_asked_for_once(agent_of: MakeAgent
     assert roles == ["user", "system", "assistant"]
 
 
+async def test_a_message_whose_turn_failed_may_be_sent_again_for_another_output(
+    agent_of: MakeAgent, memory: Memory
+) -> None:
+    agent = agent_of(memory, ScriptedModel([RuntimeError("down"), '{"seats": 2}']))
+    with pytest.raises(RuntimeError):
+        await agent.send("Plan it.", output=Trip, message_id="m" * 120)
+    reply = await agent.send("Plan it.", output=Booking, message_id="m" * 120)
+    assert reply.output == {"seats": 2}
+
+
 async def test_the_value_of_a_question_comes_with_its_answer(agent_of: MakeAgent, memory: Memory) -> None:
     asking = calls(call("ask_user_for_input", question="For how many days?"))
     agent = agent_of(memory, ScriptedModel([asking, TRIP]), enable_ask_for_user_input=True)
@@ -452,7 +462,8 @@ async def test_instructions_of_past_turns_are_cut_like_other_messages(
     requests = [message for message in shown if "output_request" in message.extra]
     assert 1 <= len(requests) < 12
     assert any("trip 11" in message.text for message in shown)
-    assert requests[-1].id == f"{[one for one in shown if one.role.value == 'user'][-1].id}-output"
+    # That of the newest turn stands right behind its message.
+    assert shown[shown.index(requests[-1]) - 1].text.startswith("Plan trip 11.")
 
 
 @pytest.mark.parametrize("restarts", [False, True])
