@@ -51,6 +51,7 @@ _MODULES = {
     "ModelReply": "autonomy_ctx.formats.base",
     "ModelTimeout": "autonomy_ctx.errors",
     "Node": "autonomy_ctx.agents.node",
+    "PartialOutput": "autonomy_ctx.agents.reply",
     "PoolSection": "autonomy_ctx.sections.queue_and_pool",
     "ProfileSection": "autonomy_ctx.sections.profile",
     "QueueSection": "autonomy_ctx.sections.queue_and_pool",
@@ -97,7 +98,13 @@ if TYPE_CHECKING:
     from autonomy_ctx.agents.cost_limit import CostLimit
     from autonomy_ctx.agents.node import Node
     from autonomy_ctx.agents.options import AgentHook, TurnLimits
-    from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
+    from autonomy_ctx.agents.reply import (
+        AgentReply,
+        AgentStream,
+        PartialOutput,
+        ToolAnswered,
+        TurnEnded,
+    )
     from autonomy_ctx.agents.tool_runner import Turn
     from autonomy_ctx.compaction.config import ContextSummaryConfig
     from autonomy_ctx.compaction.schema import SchemaSection, SummarySchema
@@ -217,6 +224,7 @@ __all__ = [
     "ModelReply",
     "ModelTimeout",
     "Node",
+    "PartialOutput",
     "PoolSection",
     "ProfileSection",
     "QueueSection",

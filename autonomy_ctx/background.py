@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
@@ -225,6 +225,16 @@ async def close_resource(resource: Any) -> None:
     closing = close() if callable(close) else None
     if inspect.isawaitable(closing):
         await closing
+
+
+async def close_resources(resources: Iterable[Any]) -> None:
+    """Close objects, each once. If one fails, the others are closed nevertheless."""
+    for resource in {id(resource): resource for resource in resources}.values():
+        try:
+            await close_resource(resource)
+        except Exception as error:
+            # It may be any object of a user, such as a model.
+            logger.warning("a %s did not close: %s", type(resource).__name__, type(error).__name__)
 
 
 class AsyncResource(ABC):

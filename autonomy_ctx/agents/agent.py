@@ -5,21 +5,18 @@ What happens inside one turn is in `turn.py`.
 
 from __future__ import annotations
 
-import logging
-import math
 import os
-import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import anyio
 
 from autonomy_ctx._lazy import former_method
-from autonomy_ctx.agents.agent_tools import AgentTools, own_tools
+from autonomy_ctx.agents.agent_tools import AgentTools, make_agent_tool, own_tools
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
@@ -30,8 +27,10 @@ from autonomy_ctx.agents.options import (
     AnyModel,
     ContextMode,
     Host,
+    SendOptions,
     TurnEnvironment,
     TurnLimits,
+    UserContent,
     check_agent_name,
     check_context_mode,
     check_host,
@@ -49,14 +48,14 @@ from autonomy_ctx.agents.options import (
     question_text,
     user_message,
 )
-from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
+from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener, OutputT, StructuredReply
 from autonomy_ctx.agents.serialization import decode_arguments, encode_options
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
 from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
 from autonomy_ctx.agents.turn_queue import TurnQueue, enclosing_lease
-from autonomy_ctx.background import AsyncResource, Background, close_resource
+from autonomy_ctx.background import AsyncResource, Background, close_resources
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed
@@ -78,18 +77,16 @@ from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.tracing import turn_span
 
 if TYPE_CHECKING:
+    from autonomy_ctx.agents.output import TurnOutput
     from autonomy_ctx.compaction.config import ContextSummaryConfig
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.profile import ScopeProfile
-
-logger = logging.getLogger("autonomy_ctx.agents")
 
 # The scope and conversation of a turn that names none.
 SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
 # The conversations whose newest context is kept, to tell how the next one differs.
 MAX_CONTEXTS = 256
-_NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class Agent(AsyncResource):
@@ -237,64 +234,63 @@ class Agent(AsyncResource):
 
     # -- turns ----------------------------------------------------------------------------------
 
+    @overload
+    async def send(
+        self, text: UserContent, *, output: type[OutputT], **options: Unpack[SendOptions]
+    ) -> StructuredReply[OutputT]: ...
+    @overload
+    async def send(
+        self, text: UserContent, *, output: Mapping[str, Any], **options: Unpack[SendOptions]
+    ) -> StructuredReply[Any]: ...
+    @overload
+    async def send(
+        self, text: UserContent, *, output: None = None, **options: Unpack[SendOptions]
+    ) -> AgentReply: ...
     async def send(
         self,
-        text: str | Message | Mapping[str, Any] | Sequence[Any],
+        text: UserContent,
         *,
         scope: str = SCOPE,
         conversation: str = CONVERSATION,
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
+        output: Any = None,
     ) -> AgentReply:
         """Run one turn and return the answer.
 
         The user's message is stored before the model is called. Turns of one conversation run one at a time,
         first come first served, in all processes that share the store. With a `message_id`, a message that is
         sent again is stored once; if its turn has an answer, that answer is returned, and neither the model
-        nor a tool is called. `params` are passed to the sections.
+        nor a tool is called. `params` are passed to the sections. `output` is the type of a structured
+        answer, or its JSON schema; the reply has the value.
         """
         message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
-        return await self._run_turn(message, self._key(scope, conversation), params, None)
+        wanted = self._check_turn(params, output)
+        return await self._run_turn(message, self._key(scope, conversation), params, wanted, None)
 
     def stream(
         self,
-        text: str | Message | Mapping[str, Any] | Sequence[Any],
+        text: UserContent,
         *,
         scope: str = SCOPE,
         conversation: str = CONVERSATION,
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
+        output: Any = None,
     ) -> AgentStream:
-        """Run one turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
+        """Run one turn as events: text, thinking, calls, results, the output so far, and last `TurnEnded`."""
         message = user_message(text, message_id, new_id=self._new_id, at=self._clock())
-        key = self._key(scope, conversation)
-        check_turn(self.name, self.model, params)
-        return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
+        key, wanted = self._key(scope, conversation), self._check_turn(params, output)
+        return AgentStream(self.name, partial(self._run_turn, message, key, params, wanted), self._background)
 
     async def __call__(self, **values: Any) -> str:
         """Answer one question in a new conversation, so that an agent can be called like a function."""
-        text = question_text(values)
-        return (await self.send(text, conversation=f"call-{self._new_id()}")).text
+        return (await self.send(question_text(values), conversation=f"call-{self._new_id()}")).text
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
         """This agent as a tool for another agent; it works in the scope and conversation of that agent."""
-
-        async def ask(message: str, scope: str = SCOPE, conversation: str = CONVERSATION) -> str:
-            """Ask another agent.
-
-            Args:
-                message: What it is to do or answer, with all that it has to know.
-            """
-            return (await self.send(message, scope=scope, conversation=conversation)).text
-
-        lines = (description or self.description or self.instructions).strip().splitlines()
-        return Tool(
-            ask,
-            name=name or _NOT_IN_TOOL_NAMES.sub("_", self.name)[:64],
-            description=description or (lines[0] if lines else f"Ask the agent {self.name}."),
-            # The agent has limits of its own.
-            timeout=math.inf,
-        )
+        first_line = (self.description or self.instructions).strip().partition("\n")[0]
+        return make_agent_tool(self.send, self.name, name=name, description=description or first_line)
 
     async def message(
         self,
@@ -599,7 +595,7 @@ class Agent(AsyncResource):
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
                 own = self.models if self._node is None else [self.model] * self._owns_model
-                steps.push_async_callback(close_models, own)
+                steps.push_async_callback(close_resources, own)
                 if self._node is None:
                     steps.push_async_callback(self._background.aclose)
                 if self.options.context_template is None:
@@ -612,15 +608,30 @@ class Agent(AsyncResource):
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={[tool.name for tool in self.tools]})"
 
-    async def _run_turn(
-        self, message: Message, key: Key, params: Mapping[str, Any] | None, listener: Listener | None
-    ) -> AgentReply:
+    def _check_turn(self, params: Any, output: Any) -> TurnOutput | None:
         check_turn(self.name, self.model, params)
+        if output is None:
+            return None
+        # Imported here: most turns answer with text.
+        from autonomy_ctx.agents.output import TurnOutput
+
+        return TurnOutput(self.name, output)
+
+    async def _run_turn(
+        self,
+        message: Message,
+        key: Key,
+        params: Mapping[str, Any] | None,
+        output: TurnOutput | None,
+        listener: Listener | None,
+    ) -> AgentReply:
         await self._tools.prepare()
         enclosing, turn = enclosing_lease(self.memory.store, key), self._new_id()
         lease = self._new_lease(key, enclosing)
         environment = self._environment(enclosing)
-        runner = TurnRunner(environment, key, turn, params=params, lease=lease, listener=listener)
+        runner = TurnRunner(
+            environment, key, turn, params=params, lease=lease, listener=listener, output=output
+        )
         with turn_span(
             message,
             agent=self.name,
@@ -688,13 +699,3 @@ class Agent(AsyncResource):
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)
-
-
-async def close_models(models: Iterable[Any]) -> None:
-    """Close models, each once; models without a `close` need none."""
-    for model in {id(model): model for model in models}.values():
-        try:
-            await close_resource(model)
-        except Exception as error:
-            # A model may be any object and may fail; the others are still to be closed.
-            logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)

@@ -8,7 +8,9 @@ cache it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,8 @@ import anyio
 
 from autonomy_ctx.agents.options import FILES_FOLDER, AgentOptions
 from autonomy_ctx.tools.tool import MAX_NAME_LENGTH, Tool, ToolSource, tools_by_name
+
+_NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class ToolListing(NamedTuple):
@@ -141,3 +145,25 @@ def make_tools(
 def own_tools(options: AgentOptions) -> list[Any]:
     """The functions and tools that an agent was given, without servers."""
     return [one for one in options.tools if not isinstance(one, ToolSource)]
+
+
+def make_agent_tool(
+    send: Callable[..., Awaitable[Any]], agent: str, *, name: str | None, description: str
+) -> Tool[..., Any]:
+    """An agent as a tool for another agent."""
+
+    async def ask(message: str, scope: str = "default", conversation: str = "default") -> str:
+        """Ask another agent.
+
+        Args:
+            message: What it is to do or answer, with all that it has to know.
+        """
+        return str((await send(message, scope=scope, conversation=conversation)).text)
+
+    return Tool(
+        ask,
+        name=name or _NOT_IN_TOOL_NAMES.sub("_", agent)[:MAX_NAME_LENGTH],
+        description=description or f"Ask the agent {agent}.",
+        # The agent has limits of its own.
+        timeout=math.inf,
+    )

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeAlias
 
 import anyio
 
-from autonomy_ctx.agents.agent import Agent, close_models
-from autonomy_ctx.background import AsyncResource, Background
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.background import AsyncResource, Background, close_resources
 from autonomy_ctx.errors import AgentClosed, InvalidAgent, UnknownAgent
 from autonomy_ctx.memory.memory import Memory
 
@@ -141,7 +141,9 @@ class Node(AsyncResource):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
-                steps.push_async_callback(close_models, [model for agent in agents for model in agent.models])
+                steps.push_async_callback(
+                    close_resources, [model for agent in agents for model in agent.models]
+                )
                 steps.push_async_callback(self.background.aclose)
                 steps.push_async_callback(_close_all, agents)
                 steps.push_async_callback(self._servers.aclose)

@@ -19,6 +19,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
+    TypedDict,
     cast,
     get_args,
     runtime_checkable,
@@ -67,6 +68,17 @@ ContextMode: TypeAlias = Literal["log", "render"]
 
 # A model, the name of one, or none.
 AnyModel: TypeAlias = ChatModel | str | None
+# A message to an agent: text, a message as an object or a dict, or parts.
+UserContent: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Any]
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `Agent.send` besides the output."""
+
+    scope: str
+    conversation: str
+    params: Mapping[str, Any] | None
+    message_id: str | None
 
 
 class AgentHook(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import anyio
 
@@ -23,6 +23,7 @@ from autonomy_ctx.tracing import continue_trace, current_trace
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
+OutputT = TypeVar("OutputT")
 # Why a turn ended, besides the model's own reasons.
 WAITING_FOR_INPUT = "waiting_for_input"
 STEPS_USED_UP = "steps"
@@ -37,6 +38,7 @@ class AgentReply:
     is the question to the user), `steps` or `tokens` for a limit of the agent, or the provider's own word.
     `messages` are the messages that the turn stored after the user's message. `usage` is the sum of all
     steps. `steps` is 0 if no model was called: a message was sent again, and its answer was stored already.
+    `output` is the value of a structured answer, see `StructuredReply`.
     """
 
     text: str
@@ -46,9 +48,17 @@ class AgentReply:
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     messages: tuple[Message, ...] = ()
+    output: Any = None
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredReply(AgentReply, Generic[OutputT]):
+    """The reply to `send(..., output=...)`. `output` is the value; None only if there is a `question`."""
+
+    output: OutputT
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +70,20 @@ class ToolAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialOutput:
+    """A structured answer as far as it has come, as plain JSON values that have not been checked."""
+
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The turn is over; the last event of its stream."""
 
     reply: AgentReply
 
 
-AgentEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ToolAnswered | TurnEnded
+AgentEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ToolAnswered | PartialOutput | TurnEnded
 
 
 Listener: TypeAlias = Callable[[AgentEvent], Awaitable[None]]

@@ -62,6 +62,7 @@ from autonomy_ctx.tools.run import CallOutcome, find_answered_calls, result_mess
 from autonomy_ctx.tracing import is_tracing
 
 if TYPE_CHECKING:
+    from autonomy_ctx.agents.output import TurnOutput
     from autonomy_ctx.tools.builtin.ask_user import Question
 
 logger = logging.getLogger("autonomy_ctx.agents")
@@ -93,9 +94,11 @@ class TurnRunner:
         params: Mapping[str, Any] | None = None,
         lease: TurnLease | None = None,
         listener: Listener | None = None,
+        output: TurnOutput | None = None,
     ) -> None:
         self._environment, self._key, self._turn = environment, key, turn
-        self._params, self._listener, self._lease = params, listener, lease
+        self._params, self._lease, self._output = params, lease, output
+        self._listener = listener if listener is None or output is None else output.listen(listener)
         # The newest context of the conversation, before this turn and then of it.
         self.previous: ComposedContext | None = None
         # The stored epochs as they are known in this turn, and whether one has ended.
@@ -163,6 +166,7 @@ class TurnRunner:
                 save = self._environment.records.save(self._key, self._turn, self._generation, self._steps)
                 await self._save_anyway(save)
         await self._save_anyway(self._drop_outdated())
+        reply = reply if self._output is None else self._output.finish(reply)
         await self._fire(AgentHook.AFTER_TURN, reply, done=True)
         return reply
 
@@ -272,19 +276,25 @@ class TurnRunner:
         return self._lease is not None and self._lease.lost
 
     async def _run_steps(self) -> AgentReply:
-        limits = self._environment.limits
+        limits, output = self._environment.limits, self._output
+        if output is not None and self._entry is not None:
+            self._messages += await output.ask(self._environment, self._key, self._entry.messages[-1])
         for step in range(1, limits.steps + 1):
             reply = await self._ask_model()
             # Once: the message may be sent to memory again, and must be the same then.
             environment = self._environment
             message = replace(reply.message, created_at=environment.clock(), agent=environment.name)
+            tokens_used_up = limits.tokens is not None and self._tokens_used >= limits.tokens
+            is_last = tokens_used_up or step == limits.steps
             if not reply.tool_calls:
                 await self._deliver()
-                if reply.parts:
-                    await self._save(message, ends=True)
+                repair = [] if output is None or is_last else output.repair(reply, environment)
+                if saved := [message] * bool(reply.parts) + repair:
+                    await self._save(*saved, ends=not repair)
+                if repair:
+                    continue
                 return self._reply(reply.text, reply.stop or "end")
-            tokens_used_up = limits.tokens is not None and self._tokens_used >= limits.tokens
-            questions = await self._run_calls(message, is_last=tokens_used_up or step == limits.steps)
+            questions = await self._run_calls(message, is_last=is_last)
             if questions:
                 return self._question_reply(reply.text, questions)
             if tokens_used_up:
@@ -327,7 +337,8 @@ class TurnRunner:
         self._steps[-1] = step._replace(model=model, usage=usage, thinking=reply.thinking, cache_miss=miss)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
-        if reported:
+        # A schema is counted by the provider, and not by us.
+        if reported and (self._output is None or self._output.sent is None):
             counter.observe(composed.messages, reported, tools=self._specs)
         if environment.limits.tokens is not None:
             sent = reported or composed.tokens + counter.count_tools(self._specs)
@@ -420,6 +431,7 @@ class TurnRunner:
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
             cache=CacheFields(key=composed.cache_key, is_long=composed.long_cache),
             answered_call_ids=await find_answered_calls(environment.memory, self._key, composed.messages),
+            output=None if self._output is None else self._output.sent,
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )

@@ -18,7 +18,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from autonomy_ctx.agents.agent import close_models
 from autonomy_ctx.agents.explain import (
     EXPLAIN_SECONDS,
     EXPLAIN_TURNS,
@@ -26,7 +25,7 @@ from autonomy_ctx.agents.explain import (
     Step,
     window_bounds,
 )
-from autonomy_ctx.background import AsyncResource, Background
+from autonomy_ctx.background import AsyncResource, Background, close_resources
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, identify, to_store
 from autonomy_ctx.engine.framework_context import (
     FrameworkContext,
@@ -378,7 +377,7 @@ class ContextEngine(AsyncResource):
             if self._owns_memory:
                 steps.push_async_callback(self.memory.close)
             if self._owns_template:
-                steps.push_async_callback(close_models, self.models)
+                steps.push_async_callback(close_resources, self.models)
                 steps.push_async_callback(self.template.close)
             steps.push_async_callback(self.background.aclose)
 

@@ -156,3 +156,18 @@ class AddressUnavailable(ServerError, OSError):
     def __init__(self, *, host: str, port: int, problem: str, advice: str) -> None:
         super().__init__(f"cannot listen on port {port} of {host!r}: {problem}; {advice}")
         self.host, self.port, self.problem = host, port, problem
+
+
+class OutputError(AutonomyCtxError, ValueError):
+    """The model gave no answer that fits the `output` of a turn, also after one repair.
+
+    `text` is its last answer, `problem` says where it does not fit, and `turn` is the id of the turn. All
+    messages of the turn are stored.
+    """
+
+    def __init__(self, *, agent: str, output: str, problem: str, text: str, turn: str) -> None:
+        super().__init__(
+            f"agent {agent!r} gave no answer that fits the output {output!r}; read `problem` and `text` of "
+            f"this error, and make the schema simpler or its descriptions clearer"
+        )
+        self.agent, self.output, self.problem, self.text, self.turn = agent, output, problem, text, turn

@@ -27,6 +27,8 @@ from autonomy_ctx.messages.wire import Item
 
 # How many messages a window looks back for the call of a result: one that is further away has lost it.
 MAX_CALL_LOOKBACK = 1024
+# In `extra` of a system message that asks for the answer of one turn.
+OUTPUT_REQUEST = "output_request"
 _INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
@@ -41,7 +43,9 @@ def is_instruction(item: Item) -> bool:
 
 
 def is_structural(item: Item) -> bool:
-    """True for an instruction, a handoff or a configuration."""
+    """True for an instruction that is not for one turn only, a handoff or a configuration."""
+    if isinstance(item, Message) and OUTPUT_REQUEST in item.extra:
+        return False
     return isinstance(item, AgentHandoff | AgentConfigUpdate) or is_instruction(item)
 
 
@@ -134,6 +138,7 @@ def _find_links(items: Sequence[Item]) -> _Links:
     pairs = _match_tool_pairs(items)
     thinking: list[tuple[int, int]] = []
     lasting: list[int] = []
+    requests: list[int] = []
     newest_user = settled = last_thinking = -1
     for index, item in enumerate(items):
         summarizes = is_summary(item)
@@ -143,12 +148,16 @@ def _find_links(items: Sequence[Item]) -> _Links:
             continue
         if item.role is USER:
             newest_user = index
+        elif OUTPUT_REQUEST in item.extra:
+            requests.append(index)
         elif item.role is ASSISTANT:
             if last_thinking >= 0:
                 thinking.append((last_thinking, index))
             if not item.tool_calls and not summarizes:
                 settled = newest_user
         last_thinking = index if _only_thinking(item) else -1
+    # The turn that they are for goes on.
+    lasting += [index for index in requests if index > newest_user]
     running = {index for call, index in pairs.unanswered if index > settled and pairs.calls[call] == index}
     calls = {result: call for call, result in pairs.spans}
     return _Links(calls, running, thinking, newest_user, lasting)

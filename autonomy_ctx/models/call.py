@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -34,6 +34,9 @@ from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message, TextContent, ToolCall, new_id
 from autonomy_ctx.tracing import Attributes, OperationSpan, chat_span
+
+if TYPE_CHECKING:
+    from autonomy_ctx.formats.output_schema import OutputSchema
 
 OnEvent = Callable[[StreamEvent], Awaitable[None]]
 AnyMessage = Message | Mapping[str, Any]
@@ -111,6 +114,7 @@ class _Options(NamedTuple):
     breakpoints: Sequence[int] = ()
     answered_call_ids: Sequence[str] = ()
     cache: CacheFields = NO_CACHE_FIELDS
+    output: OutputSchema | None = None
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
@@ -130,6 +134,7 @@ async def complete(
     breakpoints: Sequence[int] = (),
     cache: CacheFields = NO_CACHE_FIELDS,
     answered_call_ids: Sequence[str] = (),
+    output: OutputSchema | None = None,
     on_event: OnEvent | None = None,
     trace_attributes: Attributes = EMPTY,
 ) -> ModelReply:
@@ -137,9 +142,10 @@ async def complete(
 
     Raises `ContextOverflow` when the request was too long, whichever client says so, and
     `InvalidModelReply` for a reply without an answer, or with more than `MAX_CALLS` calls or `MAX_PARTS`
-    parts. Other errors are the model's own. The span of the call has the `trace_attributes`.
+    parts. Other errors are the model's own. The span of the call has the `trace_attributes`. `output` is for
+    a `Model` that takes it.
     """
-    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache)
+    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache, output)
     with chat_span(
         model,
         messages,
@@ -223,6 +229,8 @@ async def _reply(
     try:
         if takes_messages(model):
             fields = _cache_options(model, options.cache)
+            if options.output is not None:
+                fields["output"] = options.output
             answer: Any = await model.complete_chat(
                 messages,
                 tools=options.tools,

@@ -42,6 +42,7 @@ from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.formats.compaction import Compaction
+    from autonomy_ctx.formats.output_schema import OutputSchema
     from autonomy_ctx.models.client import ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
@@ -186,13 +187,19 @@ class Model(AsyncResource):
         """The answer. With `stream=True`, its events; the last is `ReplyFinished` with the answer.
 
         If you stop reading a stream early, close it with `async with` or `aclose()`. `options` are added to
-        those of the model for this request; None removes one.
+        those of the model for this request; None removes one. With an `OutputSchema` as `output`, the model
+        is asked for JSON that fits it, by the provider's own field or, if it has none, in words.
         """
         read = from_dicts(messages)
         specs = [tool_spec(tool) for tool in tools or ()]
+        chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
+        output: OutputSchema | None = chosen.pop("output", None)
+        if output is not None:
+            fields = self._output_options(output, specs, chosen)
+            chosen |= fields or {}
+            read = read if fields is not None else [*read, Message("system", output.instruction)]
         if self._offline is not None:
             return await self._offline.complete_chat(read, specs, stream, max_tokens)
-        chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
         usual = chosen.pop("max_tokens", None)
         client = await self._ensure_client()
         if "model" in chosen:
@@ -221,6 +228,10 @@ class Model(AsyncResource):
             except (SummaryBlockRefused, ThinkingRefused) as refused:
                 # Each kind once: the reply says that it is never to be sent again.
                 request, read = self._write_without_refused(refused, request, read, request_options)
+
+    def takes_output(self, output: OutputSchema, tools: Sequence[Any] = ()) -> bool:
+        """Tell whether the provider has a field for such an answer, together with these tools."""
+        return self._output_options(output, tools, self._options) is not None
 
     @property
     def can_compact(self) -> bool:
@@ -310,6 +321,15 @@ class Model(AsyncResource):
         is_sent = self._cache or (self._is_at_provider and self._provider.knows_cache_fields)
         fields = CacheFields(key=key, is_long=bool(is_long)) if is_sent else None
         return {"breakpoints": breakpoints or (), "cache": fields}
+
+    def _output_options(
+        self, output: OutputSchema, tools: Sequence[Any], options: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        # Imported here: most requests ask for text.
+        from autonomy_ctx.formats.output_schema import OutputTarget, output_options
+
+        target = OutputTarget(self.provider, self._provider.wire_format, self._model, bool(tools))
+        return output_options(target, output, options)
 
     @property
     def _is_at_provider(self) -> bool:

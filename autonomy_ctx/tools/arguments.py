@@ -132,6 +132,17 @@ def convert_arguments(tool: str, object_kind: ObjectKind, values: Mapping[str, A
         raise InvalidArguments(tool, "has arguments that are nested too deeply") from None
 
 
+def convert_answer(shape: Shape, value: Any) -> Any:
+    """A model's answer in its type. A `ValueError` says where it does not fit, without the value there."""
+    try:
+        return convert(shape, value, "answer", lenient=True)
+    except _Mismatch as misfit:
+        expected = misfit.problem.partition(", but ")[0]
+        raise ValueError(f"{_shorten_path(misfit.path)} {expected}") from None
+    except RecursionError:
+        raise ValueError("answer is nested too deeply") from None
+
+
 def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
     """One value, converted to its shape."""
     kind = shape.kind

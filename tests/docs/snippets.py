@@ -62,7 +62,9 @@ def run(page: Path, folder: Path, *, alone: bool = False) -> dict[str, Any]:
             printed = io.StringIO()
             namespace = {"__name__": "snippets"} if alone else namespace
             try:
-                code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+                # Annotations are what they are for a reader, and not text, as they are in this module.
+                code = compile(source, str(page), "exec", flags=flags, dont_inherit=True)
                 with contextlib.redirect_stdout(printed):
                     # What awaits runs in a loop that lives as long as the page; what does not, outside it.
                     if code.co_flags & inspect.CO_COROUTINE:

@@ -126,6 +126,10 @@ def google_rules(body: Mapping[str, Any]) -> None:
         assert system["parts"], "a rule is not empty"
     declared = [one for tool in body.get("tools", ()) for one in tool["functionDeclarations"]]
     _tools_are_sound(declared, "parametersJsonSchema")
+    config = body.get("generationConfig", {})
+    if "responseJsonSchema" in config or "responseSchema" in config:
+        assert config.get("responseMimeType") == "application/json", "a schema needs the type of JSON"
+        assert not {"responseJsonSchema", "responseSchema"} <= config.keys(), "one schema, not two"
 
 
 def _part_is_sound(part: Mapping[str, Any]) -> None:

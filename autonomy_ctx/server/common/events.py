@@ -11,7 +11,14 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from autonomy_ctx.agents.reply import AgentEvent, AgentReply, AgentStream, ToolAnswered, TurnEnded
+from autonomy_ctx.agents.reply import (
+    AgentEvent,
+    AgentReply,
+    AgentStream,
+    PartialOutput,
+    ToolAnswered,
+    TurnEnded,
+)
 from autonomy_ctx.formats.base import CallStarted, TextDelta, ThinkingDelta
 from autonomy_ctx.server.common.errors import NODE_CLOSING, client_error, encode_json, encode_large_json
 
@@ -58,6 +65,8 @@ async def encode_event(event: AgentEvent) -> bytes:
         case ToolAnswered(call, message):
             result = {"id": call.id, "name": call.name, "arguments": call.arguments}
             name, data = "result", {**result, "text": message.text, "is_error": message.is_error}
+        case PartialOutput(value):
+            name, data = "output", {"value": value}
         case TurnEnded(reply):
             name, data = "done", reply_body(reply)
         case _:

@@ -11,6 +11,7 @@ from autonomy_ctx.testing.providers import compaction
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.claude_models import ClaudeModel
 from autonomy_ctx.testing.providers.diagnosis import diagnose_claude
+from autonomy_ctx.testing.providers.output_format import check_claude_format
 from autonomy_ctx.testing.providers.state import (
     Blocks,
     Body,
@@ -41,6 +42,7 @@ def answer_messages(
     messages = [_with_blocks(message) for message in body.get("messages", ())]
     compacts = "compaction" in body and not counts
     checks.check_options(body, model, betas)
+    check_claude_format(body, model)
     checks.check_marks(body, messages)
     if compacts:
         compaction.check_request(body, messages, model, betas, is_bedrock=is_bedrock)
@@ -97,7 +99,7 @@ def _with_blocks(message: Mapping[str, Any]) -> Body:
 
 def _cache_key(state: ProviderState, body: Body) -> str:
     """Everything besides the content that a cached prefix belongs to."""
-    thinking = body.get("thinking") or {}
+    thinking, output = body.get("thinking") or {}, body.get("output_config") or {}
     return to_canonical(
         [
             state.organization,
@@ -105,7 +107,9 @@ def _cache_key(state: ProviderState, body: Body) -> str:
             body.get("speed"),
             thinking.get("type"),
             thinking.get("budget_tokens"),
-            (body.get("output_config") or {}).get("effort"),
+            output.get("effort"),
+            # The model is told of it before everything else.
+            output.get("format"),
             body.get("tool_choice") or {"type": "auto"},
         ]
     )

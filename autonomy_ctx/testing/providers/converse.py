@@ -28,8 +28,21 @@ def from_converse(path: str, body: Mapping[str, Any]) -> Body:
             for one in body.get("messages", ())
         ],
         **({"tools": tools} if tools else {}),
+        **_output_config(body),
         **fields,
     }
+
+
+def _output_config(body: Mapping[str, Any]) -> Body:
+    """The format of the answer; its schema is JSON as text here."""
+    form = (body.get("outputConfig") or {}).get("textFormat")
+    if form is None:
+        return {}
+    try:
+        schema = json.loads(form["structure"]["jsonSchema"]["schema"])
+    except (KeyError, TypeError, ValueError):
+        raise ProviderRefusal("outputConfig.textFormat.structure.jsonSchema.schema is no JSON text") from None
+    return {"output_config": {"format": {"type": form.get("type"), "schema": schema}}}
 
 
 def _with_cache_points(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.diagnosis import diagnose_gpt
+from autonomy_ctx.testing.providers.output_format import check_gpt_format
 from autonomy_ctx.testing.providers.state import (
     Blocks,
     Body,
@@ -43,6 +44,7 @@ _COMPACT_FIELDS = {
 
 def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
     """Check a request of the Responses API, and answer it."""
+    check_gpt_format(body)
     items = _read_input(state, body)
     use = _use_cache(state, body, items)
     state.count += 1
@@ -97,6 +99,7 @@ def answer_chat(state: ProviderState, body: Body, seen: ProviderRequest) -> Body
     """Check a request of the Chat Completions API, and answer it. Thinking is not shown."""
     messages = body.get("messages") or []
     _check_chat(messages)
+    check_gpt_format(body)
     use = _use_cache(state, body, _chat_items(messages))
     state.count += 1
     seen.reply = [dict(block) for block in state.answer(body)]
