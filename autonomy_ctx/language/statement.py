@@ -93,7 +93,7 @@ class Statement:
 
     @property
     def is_request(self) -> bool:
-        """Tell whether it wishes something, and nobody is named who does anything: "answers in short, please"."""
+        """Tell whether it wishes something and names nobody who does it: "answers in short, please"."""
         if self.numbers or self.is_subject(self.words.folded[self._lead_end]):
             return False
         tables = (load_language(code).phrases["cues"] for code in self.languages)
