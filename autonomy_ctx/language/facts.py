@@ -165,7 +165,8 @@ class _Finder:
     def _take_note(self, noted: list[tuple[Utterance, Statement]], reply: Statement) -> None:
         """Add what a user said without a cue, if the assistant's reply tells what it was."""
         for said, statement in noted:
-            if reply.begins_with("noted") and (statement.has(*_ORDERS) or statement.obliges()):
+            is_order = statement.has(*_ORDERS) or statement.is_request
+            if reply.begins_with("noted") and is_order and not statement.has("owned"):
                 self._add(said, "rule", statement)
             elif reply.begins_with("recorded") and len(statement.numbers) == 1:
                 self._add(said, "value", statement)

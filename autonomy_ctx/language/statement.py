@@ -91,8 +91,11 @@ class Statement:
     def is_function(self, word: str) -> bool:
         return any(word in load_language(code).words["function"] for code in self.languages)
 
-    def obliges(self) -> bool:
-        """Tell whether it has one of the words that oblige or wish."""
+    @property
+    def is_request(self) -> bool:
+        """Tell whether it wishes something and names nobody who does it: "answers in short, please"."""
+        if self.numbers or self.is_subject(self.words.folded[self._lead_end]):
+            return False
         tables = (load_language(code).phrases["cues"] for code in self.languages)
         return any("obligation" in match.meanings for table in tables for match in table.find(self.words))
 
