@@ -16,7 +16,6 @@ from autonomy_ctx.messages.text_cache import word_cache
 
 # No word of a language is longer.
 MAX_STEM_LENGTH = 40
-_MARKS = frozenset(",:")
 
 
 @word_cache(65_536)
@@ -28,7 +27,7 @@ def stem_word(word: str) -> str:
 def normalized_words(text: str) -> list[str]:
     """The stems of the words of a text; stop words stay as they are."""
     stop = stop_words()
-    found = (word.removesuffix("'s") for word in split_words(text).folded if word not in _MARKS)
+    found = (word.removesuffix("'s") for word in split_words(text).folded if word not in (",", ":"))
     return [word if word in stop else stem_word(word) for word in found]
 
 
