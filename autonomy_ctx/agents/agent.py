@@ -580,10 +580,7 @@ class Agent(AsyncResource):
         return agent
 
     async def close(self) -> None:
-        """Wait a short time for running turns, and close connections. A second call does nothing.
-
-        Turns that still wait or run after that time end with `AgentClosed`.
-        """
+        """Wait a short time for running turns, and close connections. Turns left end with `AgentClosed`."""
         if self._closed:
             return
         self._closed = True
@@ -594,7 +591,7 @@ class Agent(AsyncResource):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
                     steps.push_async_callback(self.memory.close)
-                own = self.models if self._node is None else [self.model] * self._owns_model
+                own = [self.model] * self._owns_model if self._node else self.models
                 steps.push_async_callback(close_resources, own)
                 if self._node is None:
                     steps.push_async_callback(self._background.aclose)

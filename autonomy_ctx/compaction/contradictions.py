@@ -26,7 +26,7 @@ _ARABIC_PREFIXES = "التينمبلوف"
 _CLAUSE_END = lazy_pattern(r"[,;，；、،]\s?|\s[\u2013\u2014-]\s")  # noqa: RUF001
 
 
-class Statement(NamedTuple):
+class Claim(NamedTuple):
     """A text as it is compared: the beginnings of its words, and the meanings of its phrases."""
 
     stems: frozenset[str]
@@ -47,7 +47,7 @@ class Statement(NamedTuple):
         bound = bool(self.meanings & {"lower", "later"}) - bool(self.meanings & {"upper", "earlier"})
         return -bound if self.is_negative else bound
 
-    def align(self, rule: Statement) -> Statement:
+    def align(self, rule: Claim) -> Claim:
         """The statement with the stems of a rule where its own only begin alike: "aski" and "ask"."""
         known = {one[:3]: one for one in rule.stems if len(one) == 3 or one[:3] in self.stems}
         return self._replace(
@@ -55,13 +55,13 @@ class Statement(NamedTuple):
             first=frozenset(known.get(one[:3], one) for one in self.first),
         )
 
-    def is_about(self, rule: Statement) -> bool:
+    def is_about(self, rule: Claim) -> bool:
         """Tell whether it has most of the words of a rule, and all its identifiers."""
         shared = len(self.stems & rule.stems)
         return 0 < shared >= RULE_SHARE * len(rule.stems) and all(map(NameIndex(self.text).has, rule.names))
 
 
-def read_statement(text: str, languages: Sequence[Language]) -> Statement:
+def read_statement(text: str, languages: Sequence[Language]) -> Claim:
     """A text as it is compared with others, read line by line."""
     stems: list[str] = []
     # What is quoted is no name, but words.
@@ -80,7 +80,7 @@ def read_statement(text: str, languages: Sequence[Language]) -> Statement:
             if first is None and ("earlier" in found or "later" in found):
                 first = before + len(_stems(bare[:start], languages))
         stems += _stems(bare, languages)
-    return Statement(frozenset(stems), frozenset(meanings), text, names, frozenset(stems[: first or 0]))
+    return Claim(frozenset(stems), frozenset(meanings), text, names, frozenset(stems[: first or 0]))
 
 
 def deny_facts(
@@ -118,7 +118,7 @@ def find_denied(
     return denied
 
 
-def is_denied(rules: Sequence[Statement], clauses: Sequence[Statement]) -> bool | None:
+def is_denied(rules: Sequence[Claim], clauses: Sequence[Claim]) -> bool | None:
     """Tell whether clauses deny a rule, given whole and in parts; None if they are not about it."""
     found: bool | None = None
     for rule in rules:
@@ -132,7 +132,7 @@ def is_denied(rules: Sequence[Statement], clauses: Sequence[Statement]) -> bool 
     return found
 
 
-def is_opposite(clause: Statement, rule: Statement) -> bool:
+def is_opposite(clause: Claim, rule: Claim) -> bool:
     """Tell whether a clause about a rule says the opposite: lifts it, denies it, or turns its bound."""
     if "lifting" in clause.meanings or "undecided" in clause.meanings:
         return "lifting" in clause.meanings - rule.meanings
@@ -150,7 +150,7 @@ def is_opposite(clause: Statement, rule: Statement) -> bool:
     return (is_same or is_allowed) and clause.is_negative != rule.is_negative
 
 
-def is_plain_denial(clause: Statement, rule: Statement) -> bool:
+def is_plain_denial(clause: Claim, rule: Claim) -> bool:
     """Tell whether a clause that denies a rule says so as a rule, or says hardly anything else."""
     is_firm = not clause.meanings.isdisjoint(("permission", "duty", "lifting"))
     others = len(clause.stems - rule.stems) + max(len(clause.names) - len(rule.names), 0)
@@ -159,18 +159,18 @@ def is_plain_denial(clause: Statement, rule: Statement) -> bool:
     )
 
 
-def _distance(rule: Statement, clause: Statement) -> tuple[int, int]:
+def _distance(rule: Claim, clause: Claim) -> tuple[int, int]:
     """Count the words of a rule that a clause lacks, and its own."""
     return len(rule.stems - clause.stems), len(clause.stems - rule.stems)
 
 
-def _assertions(sentences: Iterable[str], languages: Sequence[Language]) -> list[tuple[str, list[Statement]]]:
+def _assertions(sentences: Iterable[str], languages: Sequence[Language]) -> list[tuple[str, list[Claim]]]:
     """Sentences that are no questions, each with its clauses."""
     told = (one for one in sentences if not one.rstrip().endswith(QUESTION_MARKS))
     return [(one, _clauses(one, languages)) for one in told]
 
 
-def _clauses(text: str, languages: Sequence[Language]) -> list[Statement]:
+def _clauses(text: str, languages: Sequence[Language]) -> list[Claim]:
     """The whole text as a statement, and each of its clauses."""
     text = text.replace("\n", " ")
     cuts = [start for start, _, meanings in find_cues(text, languages) if "contrast" in meanings]

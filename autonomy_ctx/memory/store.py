@@ -354,9 +354,8 @@ class SummaryState:
     head: Head
     segments: tuple[StoredSegment, ...] = ()
     pins: tuple[Pin, ...] = ()
-    # Those that hold, and the ones that each of them has replaced.
+    # Those that hold, the ones that each has replaced; and those that ended last: a segment may say them.
     facts: tuple[Fact, ...] = ()
-    # Those that ended last: a segment may still say them.
     ended: tuple[EndedText, ...] = ()
 
     @property

@@ -13,11 +13,10 @@ SCRIPT = """
 import json, sys, threading
 import anyio
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.language import phrases, tables
+from autonomy_ctx.language import tables
 from autonomy_ctx.testing import ScriptedModel
 
-CUES, PHRASES = tables.load_language.__wrapped__.__code__, phrases.PhraseTable.__init__.__code__
-TABLES = {CUES: "cues", PHRASES: "phrases"}
+TABLES = {tables.load_language.__wrapped__.__code__: "cues"}
 built = []
 
 def note(frame, event, argument):

@@ -11,7 +11,6 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
 from autonomy_ctx.language.digest import read_for_digest
-from autonomy_ctx.language.phrases import PhraseTable, split_words
 from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
 
 SENTENCES = [
@@ -64,12 +63,3 @@ def test_the_garbage_collector_follows_few_objects_for_a_sentence_of_a_digest() 
         list(read_for_digest([Message("assistant", " ".join(SENTENCES[at : at + 20]))]))
     assert count_cached_texts() == len(SENTENCES) / 20
     assert count_followed_objects() - before < 1.5 * len(SENTENCES)
-
-
-def test_the_garbage_collector_follows_no_phrase_of_a_table() -> None:
-    phrases = [f"room {number} of the house" for number in range(500)]
-    before = count_followed_objects()
-    table = PhraseTable((phrase, frozenset({len(phrase)})) for phrase in phrases)
-    assert count_followed_objects() - before < 0.2 * len(phrases)
-    found = [match.value for phrase in phrases for match in table.find(phrase, split_words(phrase))]
-    assert found == [{len(phrase)} for phrase in phrases]
