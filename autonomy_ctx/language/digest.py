@@ -58,7 +58,7 @@ NO_LABEL = "\n"  # of what a model wrote: its lines do not say who said what
 
 _REPLIES = frozenset(("acknowledgement", "answer"))
 # A name of one thing, not of a kind of things, and no number, time or date.
-_NAMED_THING = lazy_pattern(r"(?!\W{0,3}\d[\d.,:/-]*[^\W\d]{0,3}\Z)[^\s\d/@.]*+[\d/@.]\S*")
+_THING_NAME = lazy_pattern(r"(?!\W{0,3}\d[\d.,:/-]*[^\W\d]{0,3}\Z)[^\s\d/@.]*+[\d/@.]\S*")
 _NUMBER = lazy_pattern(r"(?<!\S)[^\w\s]?\d[\d.,:]*(?![\w-])")
 _VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
 _KEY = lazy_pattern(r'"([^"\n]{1,40})"\s{0,2}:')
@@ -112,7 +112,7 @@ class Quotation:
 
     @property
     def density(self) -> float:
-        """Its weight per character; 0 for what holds little, of which the newest is as good as any."""
+        """Weight by length; none for what holds little, of which the newest comes first."""
         return self.weight / (40 + len(self.text)) if self.kind <= Kind.VALUE else 0.0
 
     @property
@@ -283,7 +283,7 @@ def _weigh(
 ) -> Quotation:
     """A sentence with its kind; `is_outcome` when a tool said little else, or this last."""
     exact = identifiers(text)
-    names = tuple(filter(_NAMED_THING.fullmatch, key_names_of(text) if exact else ()))
+    names = tuple(filter(_THING_NAME.fullmatch, key_names_of(text) if exact else ()))
     line = Quotation(who, text, Kind.LISTED, 0, 0, names, role is not ChatRole.TOOL, not exact)
     line.weight = 1 + len(names) + min(len(exact) - len(names), 2) / 2
     if role is ChatRole.TOOL:
