@@ -89,7 +89,7 @@ def find_facts_in_steps(
     zone: tzinfo = UTC,
     before: Utterance | None = None,
 ) -> Generator[int, None, list[FactChange]]:
-    """Find facts in steps, one message each; the length of the message comes before it."""
+    """Find facts in steps, the longest of them a sentence; the length of what is read comes before it."""
     finder = _Finder(standing, zone)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
@@ -102,7 +102,7 @@ def find_facts_in_steps(
         elif message.role in (ChatRole.USER, ChatRole.ASSISTANT):
             calls.update((call.id, call) for call in message.tool_calls if call.id)
             if message.role is ChatRole.USER:
-                finder.read_user((position, message), before)
+                yield from finder.read_user((position, message), before)
             else:
                 finder.read_assistant((position, message))
             before = position, message
@@ -127,7 +127,7 @@ class _Finder:
 
     # -- what is read ---------------------------------------------------------------------------------
 
-    def read_user(self, spoken: Utterance, asked: Utterance | None) -> None:
+    def read_user(self, spoken: Utterance, asked: Utterance | None) -> Generator[int, None, None]:
         """Read what a user states, after what the message answers."""
         sentences = _read_sentences(spoken[1])
         self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
@@ -140,6 +140,7 @@ class _Finder:
             self._said.append(sentence)
             if len(self.changes) - first >= MAX_FACTS_PER_MESSAGE:
                 return
+            yield len(sentence.text)
             read = self._read(sentence.text)
             if sentence.text.endswith((":", "\uff1a")):
                 named = (kind for kind in _HEADED_KINDS if read.has(f"{kind}_heading"))
