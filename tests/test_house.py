@@ -291,7 +291,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (5_913, 22),
     "inspection": (1_716, 8),
     "knowledge": (1_363, 7),
-    "language": (3_040, 13),
+    "language": (3_046, 13),
     "memory": (13_924, 70),
     "messages": (3_672, 15),
     "models": (3_108, 11),
@@ -323,7 +323,7 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 65, "functions": 523, "calls": 1_165},
+    "plain": {"files": 65, "functions": 525, "calls": 1_165},
     "summary": {"files": 129, "functions": 1_392, "calls": 75_700},
 }
 

@@ -120,6 +120,7 @@ class _Finder:
         self._known = holding[-MAX_COMPARED_FACTS:]
         self._statements: dict[str, Statement] = {}
         self._languages = read_languages(stated_text(holding[-1].text)) if holding else ()
+        self._own = ""  # the message without what was pasted into it
         self._said: list[Sentence] = []  # the sentences of the message, up to the one that is read
         self._asked: Utterance | None = None  # what the message answers
         self._noted: list[tuple[Utterance, Statement]] = []  # what the assistant may take note of
@@ -131,6 +132,7 @@ class _Finder:
         """Read what a user states, after what the message answers."""
         sentences = _read_sentences(spoken[1])
         self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
+        self._own = " ".join(one.text for one in sentences)
         self._said, self._asked = [], asked if asked and asked[1].role is ChatRole.ASSISTANT else None
         self._noted, heading = [], None
         first = len(self.changes)
@@ -241,13 +243,17 @@ class _Finder:
 
     def _join(self, message: Message, statement: Statement, kind: FactKind | None = None) -> Statement | None:
         """The statement with the sentence before it, where it does not say itself what it is about."""
-        if len(self._said) < 2 or self._said[-2].is_question or not _is_bare(statement, kind):
+        if not self._said or not _is_bare(statement, kind):
             return None
-        if len(self._read(self._said[-2].text).content) < MIN_CONTENT:
-            return None
-        joined = f"{self._said[-2].text} {self._said[-1].text}"
         whole = " ".join(content_text(message.content).split())
-        return self._read(joined) if len(joined) <= MAX_JOINED and joined in whole else None
+        before = self._said[-2] if len(self._said) > 1 and not self._said[-2].is_question else None
+        joined = f"{before.text} {self._said[-1].text}" if before else ""
+        # A short message is quoted whole.
+        for text in (self._own, joined) if kind else (joined,):
+            is_more = len(self._said[-1].text) + MIN_CONTENT < len(text) <= MAX_JOINED
+            if is_more and text in whole and not _is_bare(read := self._read(text), kind):
+                return read
+        return None
 
     def _asked_note(self, answer: Statement) -> str:
         """The question that a statement answers, without which it says too little."""
@@ -447,7 +453,7 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     about = len(one.content_of(range(len(one.words))))
     if one.points_back and about <= MAX_POINTING_CONTENT:
         return True
-    least = {"value": 0, "preference": 0, "rule": 1, "open": 1}.get(kind or "", MIN_CONTENT)
+    least = {"value": 0, "preference": 0, "open": 1}.get(kind or "", MIN_CONTENT)
     is_long = len(one.text.split()) > MIN_WORDS
     return about < (min(least, 1) if is_long else least)
 

@@ -347,7 +347,7 @@ def _weight(fact: Fact) -> tuple[bool, int, int]:
 
 def _render_fact(fact: Fact, before: Fact, zone: tzinfo) -> str:
     line = fact_line(fact)
-    if fact.kind not in ("value", "decision", "artifact"):
+    if fact.kind not in ("value", "decision"):
         return line
     until = format_day(fact.created_at.astimezone(zone))
     return f"{line}{UNTIL_NOTE}{until}: {before.text})"
