@@ -190,7 +190,7 @@ MERGE_FAN_IN, MERGE_SHARE = 4, 0.75
 # What the line above a segment takes, rounded up.
 RANGE_TOKENS = 44
 # The part of the room that a merged digest takes; the rest is for the next ones.
-MERGED_DIGEST_SHARE = 0.5
+MERGED_DIGEST_SHARE = 0.4
 
 
 def digests_to_merge(

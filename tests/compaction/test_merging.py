@@ -14,6 +14,7 @@ from summary_models import ScriptedModel, asks, shown, summarized
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.compaction.plan import (
     MERGE_FAN_IN,
+    MERGED_DIGEST_SHARE,
     digests_to_merge,
     merged_digest_tokens,
     merging_size,
@@ -138,7 +139,9 @@ def test_digests_are_merged_beside_what_a_model_wrote() -> None:
     assert digests_to_merge(rows, 500, provisional=True) == ()
     chosen = digests_to_merge(rows, 400, provisional=True)
     assert chosen == tuple(rows[3:])
-    assert merged_digest_tokens(rows, chosen, 400) == (400 - merging_size(rows[:3])) // 2
+    assert merged_digest_tokens(rows, chosen, 400) == int(
+        (400 - merging_size(rows[:3])) * MERGED_DIGEST_SHARE
+    )
 
 
 async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(memory: Memory) -> None:
