@@ -115,7 +115,7 @@ def test_old_digests_are_as_good_as_new_ones_in_a_merge() -> None:
     """1,200 messages in batches of ten, digested and merged as a summary without a model is."""
     counter, size = TokenCounter(), 2048
     rows: list[StoredSegment] = []
-    for at in range(1, 121):
+    for at in range(1, 181):
         talk = [
             Message("user", f"how does the {word} usually work, just curious")
             for word in ("oven", "lamp", "door", "roof", "wall", "sink", "fan", "bell")
@@ -130,7 +130,7 @@ def test_old_digests_are_as_good_as_new_ones_in_a_merge() -> None:
             rows = [StoredSegment(first=1, last=at, text=text, tokens=counter.count_text(text))]
         assert merging_size(rows) <= size
     shown = "\n".join(one.text for one in rows)
-    assert all(f"ORD-{4000 + at}" in shown for at in range(6, 121, 6))
+    assert all(f"ORD-{4000 + at}" in shown for at in range(6, 181, 6))
     assert rows[0].text.count("just curious") <= 0.25 * len(rows[0].text.splitlines())
 
 
