@@ -14,7 +14,7 @@ from typing import NamedTuple
 from autonomy_ctx.background import pause
 from autonomy_ctx.language.reported_speech import split_speech
 from autonomy_ctx.language.sentences import split_sentences
-from autonomy_ctx.language.statement import Statement, read_statement, stem_word
+from autonomy_ctx.language.statement import Statement, is_same_value, read_statement, stem_word
 from autonomy_ctx.language.tables import find_languages, load_language
 from autonomy_ctx.language.words import split_words
 from autonomy_ctx.memory.search_text import searchable_text
@@ -34,6 +34,7 @@ from autonomy_ctx.messages.message import ChatRole, Message
 
 MAX_ANSWER_WORDS = 12  # of a message that only accepts or reports
 # What only users say: a tool or a pasted text has no goals and makes no rules for them.
+_NAMING_ATTRIBUTES = frozenset(("order", "booking"))  # their number says which one is meant
 _OF_USERS: tuple[FactKind, ...] = ("rule", "preference", "goal")
 
 
@@ -113,14 +114,16 @@ class Voices:
     def check(self, line: FactLine, fact: Fact | None) -> Support | None:
         """Decide what a line about this fact may do; None for nothing."""
         words = _content(line.text)
+        # A value that the assistant gives, the assistant may change.
+        note = ASSISTANT_NOTE if line.kind == "value" else ""
         if line.action == "add" or fact is None:
-            return self._check_new(line, words)
+            return self._check_new(line, words, note=note)
         is_of_user = _is_of_user(fact)
         if line.action == "done":
             is_ended = not is_of_user or self._supports_end(fact)
             return Support("done", self._source_of(words)) if is_ended else None
         if not is_of_user:
-            return self._check_new(line, words, "replace")
+            return self._check_new(line, words, "replace", note=note)
         if _names_another(line, fact):
             return self._check_new(line, words)
         if self._supports_change(fact, line.text):
@@ -156,7 +159,9 @@ class Voices:
         if tool > max(own, assistant):
             entry = max(self._tool, key=lambda said: len(words & said.words)).entry
             return Support(action, entry, tool_note(self._tool_name(entry.message)))
-        return Support(action, self._source_of(words), note if assistant > own else "")
+        figures = {word for word in words if word[0].isdigit()}
+        is_given = figures and figures <= _join(self._assistant) and figures.isdisjoint(_join(self._own))
+        return Support(action, self._source_of(words), note if assistant > own or is_given else "")
 
     def _tool_name(self, result: Message) -> str:
         calls = (call for entry in self._entries for call in entry.message.tool_calls)
@@ -232,10 +237,16 @@ def _content(text: str) -> frozenset[str]:
 
 def _are_different(one: Statement, other: Statement) -> bool:
     """Tell whether two texts name different things of one sort: "order 1149" and "order 1155"."""
-    if one.codes and other.codes and one.codes.isdisjoint(other.codes):
+    if one.value and one.value.attribute not in _NAMING_ATTRIBUTES and is_same_value(one, other):
+        return False
+    # A version or a colour is a value; a booking code names a thing.
+    mine, others = (
+        {code for code in some.codes if code[0].isalpha() and "." not in code} for some in (one, other)
+    )
+    if mine and others and mine.isdisjoint(others):
         return True
-    mine, others = _numbered_things(one), _numbered_things(other)
-    return any(mine[word].isdisjoint(others[word]) for word in mine.keys() & others)
+    things, known = _numbered_things(one), _numbered_things(other)
+    return any(things[word].isdisjoint(known[word]) for word in things.keys() & known)
 
 
 def _numbered_things(one: Statement) -> dict[str, set[str]]:
