@@ -33,8 +33,8 @@ from autonomy_ctx.messages.fact import (
 from autonomy_ctx.messages.message import ChatRole, Message
 
 MAX_ANSWER_WORDS = 12  # of a message that only accepts or reports
-# What only users say: a tool or a pasted text has no goals and makes no rules for them.
 _NAMING_ATTRIBUTES = frozenset(("order", "booking"))  # their number says which one is meant
+# What only users say: a tool or a pasted text has no goals and makes no rules for them.
 _OF_USERS: tuple[FactKind, ...] = ("rule", "preference", "goal")
 
 
