@@ -236,7 +236,8 @@ class _Finder:
         for end, following in () if whole.has("condition") or not find_kind(whole) else whole.cuts:
             left, right = self._read(whole.text[start:end].rstrip(" ,")), self._read(whole.text[following:])
             kinds = find_kind(left), find_kind(right)
-            if all(kinds) and (kinds[0] != kinds[1] or kinds[0] == "value"):
+            # A rule keeps what it applies to: "whenever you make a menu, no nuts".
+            if all(kinds) and "rule" not in kinds and (kinds[0] != kinds[1] or kinds[0] == "value"):
                 made.append(left)
                 start = following
         return [*made, self._read(whole.text[start:])] if made else [whole]
