@@ -141,6 +141,9 @@ ALL = {one.where: one for one in _UNIQUE.values()}
 # Made of a text that is known only later. Each is `re.escape` of that text, with bounded repeats around it.
 MADE_LATER = {
     "autonomy_ctx._lazy._compile",
+    # A closing tag, and letters with other characters between them: both take linear time.
+    "autonomy_ctx.compaction.reply_text._strip_thoughts",
+    "autonomy_ctx.compaction.reply_text.has_words_in",
     "autonomy_ctx.messages.transcript.neutralize_text",
     "autonomy_ctx.messages.transcript.wrap_untrusted",
 }

@@ -44,7 +44,7 @@ _ENDS = {
     TOKENS_USED_UP: "the turn reached its limit of tokens",
 }
 _REPAIR = "Your last answer does not fit the JSON schema: {problem}. Answer again, with only the JSON object."
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_FENCE = "```"
 _FIRST_HALVES = ("\\ud8", "\\ud9", "\\uda", "\\udb")
 _MAX_PROBLEM = 300
 
@@ -227,8 +227,10 @@ def _system_message(message_id: str, text: str, environment: TurnEnvironment) ->
 
 def _parse(text: str) -> Any:
     """The JSON of an answer, also between other text or in a code fence."""
-    fenced, first, last = _FENCE.search(text), text.find("{"), text.rfind("}")
-    tried = [text, *([fenced[1]] if fenced else []), *([text[first : last + 1]] if 0 <= first < last else [])]
+    # The text of the first fence, without the name of its language.
+    fenced = [part.partition("\n")[2] for part in text.split(_FENCE, 2)[1:2]]
+    first, last = text.find("{"), text.rfind("}")
+    tried = [text, *fenced, *([text[first : last + 1]] if 0 <= first < last else [])]
     for one in tried:
         try:
             return json.loads(one, parse_constant=_refuse_constant)

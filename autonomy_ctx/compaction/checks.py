@@ -76,8 +76,8 @@ SUBJECT_REPAIR = "It does not say what the conversation says; write a record of 
 
 _TOOL_START = lazy_pattern(
     r"(?i)<[|\uff5c]?/?(?:[a-z]+:)?(?:tool|function|invoke|python_tag|call)|\[TOOL_|```tool|to=functions\."
-    r"|(?:thought:[^\n]*\n+)?action: ?[\w.-]+\s*\n+action input:"
-    r"|[a-z_][\w.]*\((?:[^()\n]*=)?[\"'{\[][^\n]*\)\s*\Z"
+    r"|(?:thought:[^\n]*+\n++)?action: ?[\w.-]++[^\S\n]*+\n\s*+action input:"
+    r"|[a-z_][\w.]*+\((?:[^()=\n]*+=)?[\"'{\[][^\n]*\)\Z"
 )
 _CALL_KEYS = frozenset(("arguments", "parameters", "input", "args", "action_input", "tool_input"))
 _TURN_LINE = lazy_pattern(

@@ -319,5 +319,5 @@ def has_words_in(text: str, script: str) -> bool:
     """Tell whether a text has some words of a script in a row: names and codes alone are no language."""
     letters = re.escape("".join(one for one in set(text) if _script(one) == script))
     most = int(SCRIPT_LETTERS / _DENSE.get(script, 1.0))
-    between = "[^A-Za-z\n]{0,6}" if script in _DENSE else r"[\s,.'\u2019،-]{0,2}"
+    between = rf"[^A-Za-z\n{letters}]{{0,6}}" if script in _DENSE else r"[\s,.'\u2019،-]{0,2}"
     return bool(letters) and re.search(rf"(?:[{letters}]{between}){{{most}}}", text) is not None

@@ -53,13 +53,13 @@ _FOLLOWERS = (
 _SYLLABLE_PATTERN = lazy_pattern(
     f"[{_LEADING_VOWELS}]*+(?:[^{_LEADING_VOWELS}](?:[\u1039\u17d2].|[{_FOLLOWERS}])*+)?", re.DOTALL
 )
-_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{_SYLLABIC_SCRIPTS}]+"
-_WORD = rf"{_LETTERS}(?:[{_WORD_MARKS}]+(?:{_LETTERS})?)*"
+_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{_SYLLABIC_SCRIPTS}]++"
+_WORD = rf"{_LETTERS}(?:[{_WORD_MARKS}]++(?:{_LETTERS})?)*+"
 _JOINT = "[-_./:@+]{1,3}"
 # A text without such scripts has a pattern of its own, which is compiled in a tenth of the time.
-_SPACED_WORD = rf"[^\W_]+(?:[{_WORD_MARKS}]+(?:[^\W_]+)?)*"
-_SPACED_TERM_PATTERN = lazy_pattern(rf"{_SPACED_WORD}(?:{_JOINT}{_SPACED_WORD})*")
-_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{_SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_SPACED_WORD = rf"[^\W_]++(?:[{_WORD_MARKS}]++(?:[^\W_]++)?)*+"
+_SPACED_TERM_PATTERN = lazy_pattern(rf"{_SPACED_WORD}(?:{_JOINT}{_SPACED_WORD})*+")
+_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{_SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*+")
 # No script without spaces has a character before this one.
 _FIRST_UNSPACED = "\u0e01"
 # The same for plain text, which takes half the time.
