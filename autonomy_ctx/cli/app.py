@@ -248,8 +248,9 @@ def run(arguments: Sequence[str]) -> int:
     except _ClickException as error:
         output = Output()
         output.fail(_describe_usage_error(error))
-        if getattr(error, "ctx", None) is not None:
-            output.note(f"`{error.ctx.command_path} --help` tells how to use it")
+        context = getattr(error, "ctx", None)
+        command_path = f"{PROGRAM} {arguments[0]}" if context is None else context.command_path
+        output.note(f"`{command_path} --help` tells how to use it")
         return ExitCode.WRONG_INPUT
     except typer.Abort:
         return ExitCode.INTERRUPTED

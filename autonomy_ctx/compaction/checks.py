@@ -80,9 +80,8 @@ _TOOL_START = lazy_pattern(
     r"|[a-z_][\w.]*+\((?:[^()=\n]*+=)?[\"'{\[][^\n]*\)\Z"
 )
 _CALL_KEYS = frozenset(("arguments", "parameters", "input", "args", "action_input", "tool_input"))
-_TURN_LINE = lazy_pattern(
-    r"(?i)(?:\A|\n)[\s*>\[(-]{0,4}(?:user|assistant|human|tool|ai)\b[^:\]\n]{0,80}[:\]]"
-)
+# Not in a list: a record may quote who said what.
+_TURN_LINE = lazy_pattern(r"(?i)(?:\A|\n)[\s*>\[(]{0,4}(?:user|assistant|human|tool|ai)\b[^:\]\n]{0,80}[:\]]")
 _TOOL_BLOCK = lazy_pattern(r"(?:Tool\b[^:\n]{0,80}: |(?:Assistant|User)\b[^:\n]{0,80} calls )")
 _PAGE = lazy_pattern(r"(?i)\A<(?:!doctype|html|head|body|\?xml)\b|(?:<(?:title|center|h1|hr)\b.{0,400}){3}")
 _STATUS = lazy_pattern(r"(?<![\w.,-])[45]\d\d(?![\w.,-]\d)\b")
@@ -177,8 +176,10 @@ def is_echo(reply: str, text: str, tokens: int, source: str, source_tokens: int)
     share, least = ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens)
     plain, turns = plain_text(reply), [one for one in source.split("\n\n") if SPEAKER_PATTERN.match(one)]
     begun = sum(plain_text(SPEAKER_PATTERN.sub("", turn))[:TURN_HEAD] in plain for turn in turns)
-    if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS or begun >= max(ECHO_TURNS, len(turns) / 2):
+    if len(_TURN_LINE.findall(reply)) >= ECHO_TURNS:
         share, least = TURNS_SHARE, 0
+    elif begun >= max(ECHO_TURNS, len(turns) / 2):
+        share, least = TURNS_SHARE, ECHO_LENGTH * source_tokens
     if tokens <= least:
         return False
     said, known = shingles(text_words(text), SHINGLE), set(shingles(text_words(source), SHINGLE))
