@@ -48,10 +48,13 @@ def finished_files() -> dict[Path, str]:
     stems = {code: finish_stems(source["stems"]) for code, source in sources.items() if "stems" in source}
     found |= {"index": finish_index(sources, stems), "scripts": finish_scripts(scripts)}
     found |= {"synonyms": finish_synonyms(sources, stems)}
-    return {
-        DATA / f"{name}.json": json.dumps(data, ensure_ascii=False, indent=0) + "\n"
-        for name, data in found.items()
-    }
+    return {DATA / f"{name}.json": write_json(data) for name, data in found.items()}
+
+
+def write_json(data: dict[str, Any]) -> str:
+    """JSON with one line for each table: people read the .toml file beside it."""
+    lines = (f"{json.dumps(name)}: {json.dumps(table, ensure_ascii=False)}" for name, table in data.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def finish(code: str, source: Source) -> dict[str, Any]:
