@@ -13,7 +13,7 @@ _PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "spli
 
 def warn_of_former_name(old: str, new: str, *, stacklevel: int = 2) -> None:
     """Warn whoever uses a name that has changed; it works until 0.4."""
-    text = f"{old} is called {new} now; the former name goes with 0.4"
+    text = f"{old} is now called {new}; the former name will be removed in 0.4"
     warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 1)
 
 

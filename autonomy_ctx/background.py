@@ -1,9 +1,9 @@
 """Background tasks with an owner, and small helpers for async code.
 
-`Background` runs jobs and ends all of them when it is closed. Its task group runs in a separate task. So the
-caller does not wait for a job, a job is not cancelled with its caller, and any task may close the
-`Background`. `AsyncResource` gives a class with `close` the `async with` statement; `Chunks` goes through a
-long list with pauses.
+`Background` runs jobs, each in a task of its own, and ends all of them when it is closed. So the caller does
+not wait for a job, a job is not cancelled with its caller, and any task may close the `Background`.
+`AsyncResource` gives a class with `close` the `async with` statement; `Chunks` goes through a long list with
+pauses.
 
 Background work shares the interpreter with requests. `run_in_steps` runs it in small steps, and `Urgent` work
 goes first. What cannot be divided goes through `run_in_thread`, and calls `pause` in its loops.
@@ -18,13 +18,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
 T = TypeVar("T")
 CHUNK_SIZE = 500
@@ -258,14 +259,14 @@ class Background:
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self.grace_seconds = grace_seconds
-        self._host: _LoopTaskGroup | None = None
+        self._jobs: _LoopJobs | None = None
         self._closed = False
         self._closing_since: float | None = None
 
     @property
     def running(self) -> int:
         """The number of jobs that have started and not ended."""
-        return 0 if self._host is None else self._host.running
+        return 0 if self._jobs is None else self._jobs.running
 
     def start(self, job: BackgroundJob, *, daemon: bool = False) -> bool:
         """Run a job in the background of the running event loop. Returns false after a close.
@@ -275,28 +276,29 @@ class Background:
         if self._closed:
             return False
         loop = current_loop()
-        if self._host is None or self._host.ended or self._host.loop is not loop:
+        if self._jobs is None or self._jobs.loop is not loop:
             # The tasks of an ended event loop are gone; their due work is in the store.
-            self._host = _LoopTaskGroup(loop)
-        self._host.start(job, daemon)
+            self._jobs = _LoopJobs(loop)
+        self._jobs.start(job, daemon)
         return True
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """In a daemon job: the code in this block counts as a running job."""
-        host = self._host
-        if host is not None:
-            host.running += 1
+        jobs = self._jobs
+        if jobs is None:
+            yield
+            return
+        jobs.running += 1
         try:
             yield
         finally:
-            if host is not None:
-                host.job_ended()
+            jobs.note_end()
 
     async def idle(self) -> None:
         """Wait until no job is running; daemon jobs count while they are `busy`."""
-        if self._host is not None:
-            await self._host.idle()
+        if self._jobs is not None:
+            await self._jobs.idle()
 
     def begin_closing(self) -> None:
         """Start the grace period now. New jobs are accepted until `aclose`."""
@@ -308,10 +310,10 @@ class Background:
         A second call does nothing.
         """
         self._closed = True
-        host, self._host = self._host, None
-        if host is not None and host.loop is current_loop():
+        jobs, self._jobs = self._jobs, None
+        if jobs is not None and jobs.loop is current_loop():
             with anyio.CancelScope(shield=True):
-                await host.stop(self._remaining_grace())
+                await jobs.stop(self._remaining_grace())
 
     def _remaining_grace(self) -> float:
         """The seconds that are left of the grace period."""
@@ -329,78 +331,49 @@ class Background:
         await self.aclose()
 
 
-class _LoopTaskGroup:
-    """A task group in its own task of one event loop."""
+class _LoopJobs:
+    """The jobs of one event loop, each in a task and a cancel scope of its own."""
 
     def __init__(self, loop: Any) -> None:
-        self.loop = loop
-        self._grace_seconds = 0.0
-        self.running = 0
-        self.ended = False
-        self._group: TaskGroup | None = None
-        self._queued_jobs: list[tuple[BackgroundJob, bool]] = []
-        self._stopping = anyio.Event()
-        self._done = anyio.Event()
-        self._idle_event = anyio.Event()
-        # Kept: a loop holds only a weak reference to its tasks.
-        self._task = _spawn(self._run)
+        self.loop, self.running = loop, 0
+        # With their tasks: a loop holds only a weak reference to those.
+        self._scopes: dict[anyio.CancelScope, object] = {}
+        self._one_ended = anyio.Event()
 
     def start(self, job: BackgroundJob, daemon: bool) -> None:
-        if not daemon:
-            self.running += 1
-        if self._group is None:
-            self._queued_jobs.append((job, daemon))
-        else:
-            self._group.start_soon(self._run_job, job, daemon)
+        self.running += not daemon
+        scope = anyio.CancelScope()
+        self._scopes[scope] = _spawn(partial(self._run, job, daemon, scope))
 
     async def idle(self) -> None:
-        while self.running and not self.ended:
-            await self._idle_event.wait()
+        while self.running:
+            await self._one_ended.wait()
 
     async def stop(self, grace_seconds: float) -> None:
-        self._grace_seconds = grace_seconds
-        self._stopping.set()
-        await self._done.wait()
+        with anyio.move_on_after(grace_seconds):
+            await self.idle()
+        while self._scopes:
+            for scope in self._scopes:
+                scope.cancel()
+            await self._one_ended.wait()
 
-    async def _run(self) -> None:
-        try:
-            async with anyio.create_task_group() as group:
-                # A loop that ends right away has begun no job, so that Python does not complain about one.
-                await anyio.lowlevel.checkpoint()
-                self._group = group
-                self._start_queued(group)
-                await self._stopping.wait()
-                with anyio.move_on_after(self._grace_seconds):
-                    await self.idle()
-                group.cancel_scope.cancel()
-        finally:
-            self.ended = True
-            self._group = None
-            self._idle_event.set()
-            self._done.set()
-
-    def _start_queued(self, group: TaskGroup) -> None:
-        # Apart from `_run`, whose frame lives long and would hold on to the last job.
-        for job, daemon in self._queued_jobs:
-            group.start_soon(self._run_job, job, daemon)
-        self._queued_jobs.clear()
-
-    async def _run_job(self, job: BackgroundJob, daemon: bool) -> None:
+    async def _run(self, job: BackgroundJob, daemon: bool, scope: anyio.CancelScope) -> None:
         """Run one job. If it fails, the others go on."""
         try:
-            await job()
+            with scope:
+                await anyio.lowlevel.checkpoint()
+                await job()
         except Exception:
             logger.exception("a background job failed")
         finally:
-            if not daemon:
-                self.job_ended()
+            del self._scopes[scope]
+            self.note_end(daemon)
 
-    def job_ended(self) -> None:
-        """Note that a job has ended."""
-        self.running -= 1
-        if not self.running:
-            self._idle_event.set()
-            self._idle_event = anyio.Event()
+    def note_end(self, daemon: bool = False) -> None:
+        """Note that a job, or what a daemon was busy with, has ended."""
+        self.running -= not daemon
+        self._one_ended.set()
+        self._one_ended = anyio.Event()
 
 
 def current_loop() -> Any:
@@ -424,6 +397,7 @@ def _spawn(run: BackgroundJob) -> object:
     except RuntimeError:
         import trio
 
-        return trio.lowlevel.spawn_system_task(run, name="autonomy_ctx-background")
+        name, context = "autonomy_ctx-background", copy_context()
+        return trio.lowlevel.spawn_system_task(run, name=name, context=context)
     task: asyncio.Task[None] = loop.create_task(run(), name="autonomy_ctx-background")  # type: ignore[arg-type]
     return task

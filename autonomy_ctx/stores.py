@@ -1,4 +1,4 @@
-"""The protocols and values for authors of stores, and the values that reads of a memory return."""
+"""The store, the values for authors of stores, and the values that reads of a memory return."""
 
 from typing import TYPE_CHECKING
 
@@ -15,47 +15,52 @@ _MODULES = {
     "Fact": "autonomy_ctx.messages.fact",
     "FactChange": "autonomy_ctx.messages.fact",
     "FactEnd": "autonomy_ctx.memory.outline",
-    "Facts": "autonomy_ctx.memory.store",
-    "Forks": "autonomy_ctx.memory.store",
     "Head": "autonomy_ctx.memory.store",
-    "InMemory": "autonomy_ctx.memory.store",
     "IndexedMessage": "autonomy_ctx.memory.store",
-    "IndexedMessageReader": "autonomy_ctx.memory.store",
     "Key": "autonomy_ctx.memory.store",
     "Lease": "autonomy_ctx.memory.store",
-    "Listing": "autonomy_ctx.memory.store",
-    "Log": "autonomy_ctx.memory.store",
     "MessageMark": "autonomy_ctx.memory.outline",
-    "OutlineReader": "autonomy_ctx.memory.outline",
     "DueTask": "autonomy_ctx.memory.outline",
     "Pin": "autonomy_ctx.memory.store",
     "ProfileEntry": "autonomy_ctx.memory.profile",
     "ProfileFact": "autonomy_ctx.memory.store",
-    "ProfileFacts": "autonomy_ctx.memory.store",
     "RecallHit": "autonomy_ctx.memory.recall_block",
+    "RecallReason": "autonomy_ctx.memory.recall_block",
     "RecallResult": "autonomy_ctx.memory.recall_block",
     "Record": "autonomy_ctx.memory.store",
-    "Records": "autonomy_ctx.memory.store",
     "ScopeProfile": "autonomy_ctx.memory.profile",
-    "Search": "autonomy_ctx.memory.store",
     "SearchHit": "autonomy_ctx.memory.store",
     "SegmentVersion": "autonomy_ctx.memory.outline",
-    "Store": "autonomy_ctx.memory.store",
+    "Store": "autonomy_ctx.memory.sql.store",
     "StoreOptions": "autonomy_ctx.memory.registry",
     "StoredSegment": "autonomy_ctx.memory.store",
-    "Summaries": "autonomy_ctx.memory.store",
     "SummaryState": "autonomy_ctx.memory.store",
     "TurnToken": "autonomy_ctx.memory.store",
     "TurnStart": "autonomy_ctx.memory.store",
-    "Turns": "autonomy_ctx.memory.store",
-    "Vectors": "autonomy_ctx.memory.vectors",
     "Window": "autonomy_ctx.memory.store",
-    "Work": "autonomy_ctx.memory.store",
     "copy_memory": "autonomy_ctx.memory.transfer",
     "register_store": "autonomy_ctx.memory.registry",
 }
 
-_FORMER_NAMES = {"OwedWork": "autonomy_ctx.stores:DueTask", "TurnHold": "autonomy_ctx.stores:TurnToken"}
+# A store had a protocol for each of these.
+_PARTS = (
+    *(
+        "Facts",
+        "Forks",
+        "InMemory",
+        "IndexedMessageReader",
+        "Listing",
+        "Log",
+        "OutlineReader",
+        "ProfileFacts",
+    ),
+    *("Records", "Search", "Summaries", "Turns", "Vectors", "Work"),
+)
+_FORMER_NAMES = {
+    "OwedWork": "autonomy_ctx.stores:DueTask",
+    "TurnHold": "autonomy_ctx.stores:TurnToken",
+    **dict.fromkeys(_PARTS, "autonomy_ctx.stores:Store"),
+}
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.facts import ConversationFacts
@@ -64,45 +69,31 @@ if TYPE_CHECKING:
         DueTask,
         FactEnd,
         MessageMark,
-        OutlineReader,
         SegmentVersion,
     )
     from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
-    from autonomy_ctx.memory.recall_block import RecallHit, RecallResult
+    from autonomy_ctx.memory.recall_block import RecallHit, RecallReason, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
+    from autonomy_ctx.memory.sql.store import Store
     from autonomy_ctx.memory.store import (
         ConversationInfo,
         Draft,
         Entry,
-        Facts,
-        Forks,
         Head,
         IndexedMessage,
-        IndexedMessageReader,
-        InMemory,
         Key,
         Lease,
-        Listing,
-        Log,
         Pin,
         ProfileFact,
-        ProfileFacts,
         Record,
-        Records,
-        Search,
         SearchHit,
-        Store,
         StoredSegment,
-        Summaries,
         SummaryState,
-        Turns,
         TurnStart,
         TurnToken,
         Window,
-        Work,
     )
     from autonomy_ctx.memory.transfer import CopyProgress, CopyReport, copy_memory
-    from autonomy_ctx.memory.vectors import Vectors
     from autonomy_ctx.messages.fact import Fact, FactChange
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES, _FORMER_NAMES)
@@ -119,41 +110,28 @@ __all__ = [
     "Fact",
     "FactChange",
     "FactEnd",
-    "Facts",
-    "Forks",
     "Head",
-    "InMemory",
     "IndexedMessage",
-    "IndexedMessageReader",
     "Key",
     "Lease",
-    "Listing",
-    "Log",
     "MessageMark",
-    "OutlineReader",
     "Pin",
     "ProfileEntry",
     "ProfileFact",
-    "ProfileFacts",
     "RecallHit",
+    "RecallReason",
     "RecallResult",
     "Record",
-    "Records",
     "ScopeProfile",
-    "Search",
     "SearchHit",
     "SegmentVersion",
     "Store",
     "StoreOptions",
     "StoredSegment",
-    "Summaries",
     "SummaryState",
     "TurnStart",
     "TurnToken",
-    "Turns",
-    "Vectors",
     "Window",
-    "Work",
     "copy_memory",
     "register_store",
 ]

@@ -31,7 +31,7 @@ from autonomy_ctx.messages.wire import from_dict
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram
-    from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
+    from opentelemetry.trace import Span, SpanContext, Tracer
 
 # The last version of the semantic conventions that has those of GenAI. They moved to a repository of
 # their own after it.
@@ -51,19 +51,22 @@ _PROVIDER_NAMES = {
     "openai-responses": "openai",
     "xai": "x_ai",
 }
+# The options of a request that the conventions have names for.
+_SAMPLING_OPTIONS = {
+    **{name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "seed", "stop_sequences")},
+    **{name: name for name in ("frequency_penalty", "presence_penalty")},
+    **dict.fromkeys(("max_output_tokens", "max_completion_tokens"), "max_tokens"),
+    "stop": "stop_sequences",
+}
 _FINISH_REASONS = {"end": "stop", "tools": "tool_call", "refused": "content_filter"}
 _CANCELLATIONS = ("CancelledError", "Cancelled")
 # The buckets that the conventions ask for.
 _SECONDS = tuple(0.01 * 2**power for power in range(14))
 _TOKENS = tuple(float(4**power) for power in range(14))
+_FIRST_CHUNK = "Time to receive the first chunk of a streamed response."
 _HISTOGRAMS = (
     ("operation.duration", "s", "GenAI operation duration.", _SECONDS),
-    (
-        "operation.time_to_first_chunk",
-        "s",
-        "Time to receive the first chunk of a streamed response.",
-        _SECONDS,
-    ),
+    ("operation.time_to_first_chunk", "s", _FIRST_CHUNK, _SECONDS),
     ("token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
 )
 
@@ -140,204 +143,173 @@ def trace_conversation_id(scope: str, conversation: str) -> str:
 
 
 class OperationSpan:
-    """A span that is current inside its `with`. This one records nothing; others override what they do."""
+    """A span that is current inside its `with`, and ends with the type of the error that leaves it.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing was begun."""
-
-    @property
-    def is_active(self) -> bool:
-        """True if the span is recorded."""
-        return False
-
-    def begin_turn(self) -> None:
-        """The turn has come: what went before was waiting."""
-
-    def end_turn(self, *, text: str, usage: Usage, stop: str, steps: int) -> None:
-        """The turn has an answer."""
-
-    def note_chunk(self) -> None:
-        """A piece of a streamed reply has come."""
-
-    def end_chat(self, reply: ModelReply) -> None:
-        """The model has replied."""
-
-    def end_tool(self, result: Message | None, error: BaseException | None) -> None:
-        """The tool has a result, or none yet."""
-
-    def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
-        """The segment is written."""
-
-
-_NO_SPAN = OperationSpan()
-
-
-class _RecordedSpan(OperationSpan):
-    """One that is recorded, and ends with the type of the error that left its `with`."""
+    One without telemetry records nothing.
+    """
 
     span: Span
     _token: Any
+    # By `time.perf_counter()`. A call that others have made is told when it is over.
+    _began: float | None = None
+    _first_chunk_seconds: float | None = None
+    _usage = Usage()
 
     def __init__(
         self,
-        telemetry: _Telemetry,
-        name: str,
-        attributes: dict[str, AttributeValue],
+        telemetry: _Telemetry | None = None,
+        name: str = "",
+        attributes: Attributes = EMPTY,
         *,
-        kind: str = "INTERNAL",
+        is_call: bool = False,
+        shared: Attributes = EMPTY,
     ) -> None:
-        self._telemetry, self._name, self._kind = telemetry, name, kind
-        self._attributes = attributes
+        self._telemetry, self._name = telemetry, name
+        # Calls of a model have metrics, too.
+        self._is_call = is_call
+        self._attributes = dict(attributes)
         # For every span below.
-        self._shared: Attributes = EMPTY
+        self._shared = shared
 
     def __enter__(self) -> Self:
+        if self._telemetry is None:
+            return self
         from opentelemetry import context, trace
 
-        kind: SpanKind = getattr(trace.SpanKind, self._kind)
         inherited: Any = context.get_value(_SHARED_KEY) or EMPTY
         cause: Any = context.get_value(_CAUSE_KEY)
         is_root = not trace.get_current_span().get_span_context().is_valid
         self._shared = {**inherited, **self._shared}
+        now = time.perf_counter()
+        self._began = now if self._began is None else self._began
         self.span = self._telemetry.tracer.start_span(
             self._name,
-            kind=kind,
+            kind=trace.SpanKind.CLIENT if self._is_call else trace.SpanKind.INTERNAL,
             attributes={**self._shared, **self._attributes},
             links=[trace.Link(cause)] if cause is not None and is_root else None,
+            start_time=None if self._began == now else time.time_ns() - int((now - self._began) * 1e9),
         )
         current = context.set_value(_SHARED_KEY, self._shared)
         self._token = context.attach(trace.set_span_in_context(self.span, current))
-        self._began = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._telemetry is None:
+            return
         from opentelemetry import context
 
         if error is not None:
             self._fail(error)
-        self._measure()
+        if self._is_call and self._telemetry.histograms is not None:
+            self._measure(*self._telemetry.histograms)
         self.span.end()
         context.detach(self._token)
 
-    @property
-    def is_active(self) -> bool:
-        return True
-
-    def _set(self, attributes: Attributes) -> None:
-        self._attributes.update(attributes)
-        self.span.set_attributes(attributes)
-
-    def _fail(self, error: BaseException) -> None:
-        from opentelemetry.trace import Status, StatusCode
-
-        from autonomy_ctx.formats.overflow import status_of
-
-        # The text of an error may quote what was said. So may its causes, which a recorded exception has.
-        self.span.set_status(Status(StatusCode.ERROR, str(error) if records_content() else None))
-        status = status_of(error)
-        self._set({"error.type": error_type(error)})
-        if status is not None:
-            self._set({"http.response.status_code": status})
-
-    def _measure(self) -> None:
-        """Metrics, for what the conventions have some for."""
-
-
-class _TurnSpan(_RecordedSpan):
     def begin_turn(self) -> None:
-        self._set({"autonomy_ctx.turn.waited_seconds": round(time.perf_counter() - self._began, 6)})
+        """The turn has come: what went before was waiting."""
+        if self._telemetry is not None:
+            self._set({"autonomy_ctx.turn.waited_seconds": round(self._seconds(), 6)})
+
+    def number_turn(self, number: int | None) -> None:
+        """The turn has a number in its conversation, unless it did not ask the model."""
+        if number is not None and self._telemetry is not None:
+            self._set({"autonomy_ctx.turn.number": number})
 
     def end_turn(self, *, text: str, usage: Usage, stop: str, steps: int) -> None:
-        reason = _FINISH_REASONS.get(stop, stop)
-        found: dict[str, AttributeValue] = {
-            "gen_ai.response.finish_reasons": (reason,),
-            "autonomy_ctx.turn.steps": steps,
-            **_usage_attributes(usage),
-        }
-        if records_content():
-            output = {**_message_form(Message("assistant", text)), "finish_reason": reason}
-            found["gen_ai.output.messages"] = _to_json([output])
-        self._set(found)
-
-
-class _ChatSpan(_RecordedSpan):
-    _first_chunk_seconds: float | None = None
-    _usage: Usage | None = None
+        """The turn has an answer."""
+        if self._telemetry is not None:
+            self._set({"autonomy_ctx.turn.steps": steps})
+            self._end_reply(Message("assistant", text), usage, stop)
 
     def note_chunk(self) -> None:
+        """A piece of a streamed reply has come."""
         if self._first_chunk_seconds is None:
-            self._first_chunk_seconds = time.perf_counter() - self._began
+            self._first_chunk_seconds = self._seconds()
             self._set({"gen_ai.response.time_to_first_chunk": self._first_chunk_seconds})
 
     def end_chat(self, reply: ModelReply) -> None:
-        self._usage = reply.usage
-        reason = _finish_reason(reply)
-        found: dict[str, AttributeValue] = _usage_attributes(reply.usage)
-        if reason is not None:
-            found["gen_ai.response.finish_reasons"] = (reason,)
-        if reply.model:
-            found["gen_ai.response.model"] = reply.model
-        if reply.id:
-            found["gen_ai.response.id"] = reply.id
-        if self.span.is_recording() and records_content():
-            output = {**_message_form(reply.message), "finish_reason": reason or "stop"}
-            found["gen_ai.output.messages"] = _to_json([output])
-        self._set(found)
-
-    def _measure(self) -> None:
-        if self._telemetry.histograms is None:
+        """The model has replied."""
+        if self._telemetry is None:
             return
-        seconds, first_chunk, tokens = self._telemetry.histograms
-        named = {name: self._attributes[name] for name in _METRIC_ATTRIBUTES if name in self._attributes}
-        seconds.record(time.perf_counter() - self._began, named)
-        if self._first_chunk_seconds is not None:
-            first_chunk.record(self._first_chunk_seconds, named)
-        if self._usage is not None and self._usage.input_tokens:
-            for kind, count in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
-                tokens.record(count, {**named, "gen_ai.token.type": kind})
+        self._usage = reply.usage
+        named = {"gen_ai.response.model": reply.model, "gen_ai.response.id": reply.id}
+        self._set({name: value for name, value in named.items() if value})
+        self._end_reply(reply.message, reply.usage, reply.stop or ("tools" if reply.tool_calls else None))
 
-
-# The attributes that metrics have, too.
-_METRIC_ATTRIBUTES = (
-    "gen_ai.operation.name",
-    "gen_ai.provider.name",
-    "gen_ai.request.model",
-    "gen_ai.response.model",
-    "server.address",
-    "server.port",
-    "error.type",
-)
-
-
-class _ToolSpan(_RecordedSpan):
     def end_tool(self, result: Message | None, error: BaseException | None) -> None:
+        """The tool has a result, or none yet."""
         if error is not None:
             self._fail(error)
         if result is not None and records_content():
             self._set({"gen_ai.tool.call.result": result.text})
 
-
-class _SummarySpan(_RecordedSpan):
     def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
-        found: dict[str, AttributeValue] = {"autonomy_ctx.summary.committed": committed}
+        """The segment is written."""
+        self._set({"autonomy_ctx.summary.committed": committed})
         if committed:
-            found["autonomy_ctx.summary.tokens"] = tokens
-            found["autonomy_ctx.summary.identifier_coverage"] = coverage
-        self._set(found)
+            found = {"tokens": tokens, "identifier_coverage": coverage}
+            self._set({f"autonomy_ctx.summary.{name}": value for name, value in found.items()})
+
+    def fail(self, kind: str, text: str | None = None) -> None:
+        """The operation failed, for a reason in a word."""
+        if self._telemetry is None:
+            return
+        from opentelemetry.trace import Status, StatusCode
+
+        self.span.set_status(Status(StatusCode.ERROR, text))
+        self._set({"error.type": kind})
 
     def _fail(self, error: BaseException) -> None:
-        super()._fail(error)
+        if self._telemetry is None:
+            return
+        from autonomy_ctx.formats.overflow import status_of
+
         # Why a summary was refused is a word.
-        reason = getattr(error, "reason", None)
-        if isinstance(reason, str):
-            self._set({"error.type": reason})
+        reason = getattr(error, "reason", None) if self._name == _SUMMARY else None
+        # The text of an error may quote what was said. So may its causes, which a recorded exception has.
+        text = str(error) if records_content() else None
+        self.fail(reason if isinstance(reason, str) else error_type(error), text)
+        status = status_of(error)
+        if status is not None:
+            self._set({"http.response.status_code": status})
+
+    def _end_reply(self, message: Message, usage: Usage, stop: str | None) -> None:
+        reason = None if stop is None else _FINISH_REASONS.get(stop, stop)
+        found: dict[str, AttributeValue] = _usage_attributes(usage)
+        if reason is not None:
+            found["gen_ai.response.finish_reasons"] = (reason,)
+        if self.span.is_recording() and records_content():
+            output = {**_message_form(message), "finish_reason": reason or "stop"}
+            found["gen_ai.output.messages"] = _to_json([output])
+        self._set(found)
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - (self._began or 0.0)
+
+    def _set(self, attributes: Attributes) -> None:
+        if self._telemetry is not None:
+            self._attributes.update(attributes)
+            self.span.set_attributes(attributes)
+
+    def _measure(self, seconds: Histogram, first_chunk: Histogram, tokens: Histogram) -> None:
+        named = {name: self._attributes[name] for name in _METRIC_ATTRIBUTES if name in self._attributes}
+        seconds.record(self._seconds(), named)
+        if self._first_chunk_seconds is not None:
+            first_chunk.record(self._first_chunk_seconds, named)
+        if self._usage.input_tokens:
+            for kind, count in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
+                tokens.record(count, {**named, "gen_ai.token.type": kind})
+
+
+_NO_SPAN = OperationSpan()
+_SUMMARY = "autonomy_ctx.summary"
+# The attributes that metrics have, too.
+_METRIC_ATTRIBUTES = (
+    *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.model"),
+    *("server.address", "server.port", "error.type"),
+)
 
 
 def turn_span(
@@ -355,9 +327,8 @@ def turn_span(
     if records_content():
         attributes["gen_ai.input.messages"] = _to_json([_message_form(message)])
         attributes |= {"gen_ai.agent.description": description} if description else {}
-    made = _TurnSpan(telemetry, f"invoke_agent {agent}", attributes)
-    made._shared = {"gen_ai.agent.name": agent, **_conversation_attributes(scope, conversation)}
-    return made
+    shared = _conversation_attributes(scope, conversation, agent)
+    return OperationSpan(telemetry, f"invoke_agent {agent}", attributes, shared=shared)
 
 
 def chat_span(
@@ -373,21 +344,65 @@ def chat_span(
     telemetry = _find_telemetry()
     if telemetry is None:
         return _NO_SPAN
-    found: dict[str, AttributeValue] = {
-        "gen_ai.operation.name": "chat",
-        **_model_attributes(model),
-        **attributes,
-    }
+    found = {**_model_attributes(model), **_model_sampling(model), **attributes}
     if max_tokens is not None:
         found["gen_ai.request.max_tokens"] = max_tokens
+    if tools and records_content():
+        found["gen_ai.tool.definitions"] = _to_json([{"type": "function", **tool} for tool in tools])
+    return _call_span(telemetry, found, map(from_dict, messages), stream=stream)
+
+
+def _call_span(
+    telemetry: _Telemetry, attributes: Attributes, messages: Iterable[Message], *, stream: bool
+) -> OperationSpan:
+    found = {"gen_ai.operation.name": "chat", **attributes}
     if stream:
         found["gen_ai.request.stream"] = True
     if records_content():
-        found["gen_ai.input.messages"] = _to_json([_message_form(from_dict(one)) for one in messages])
-        if tools:
-            found["gen_ai.tool.definitions"] = _to_json([{"type": "function", **tool} for tool in tools])
+        found["gen_ai.input.messages"] = _to_json([_message_form(one) for one in messages])
     name = found.get("gen_ai.request.model")
-    return _ChatSpan(telemetry, "chat" if name is None else f"chat {name}", found, kind="CLIENT")
+    return OperationSpan(telemetry, "chat" if name is None else f"chat {name}", found, is_call=True)
+
+
+def record_call(
+    reply: ModelReply | None,
+    *,
+    began: float,
+    model: str | None,
+    options: Mapping[str, Any],
+    messages: Iterable[Message],
+    agent: str,
+    scope: str,
+    conversation: str,
+    turn: str,
+    number: int,
+    attributes: Attributes,
+) -> None:
+    """Record the span of a model call that a framework or a client made: `chat MODEL`, until now.
+
+    It began at a time of `time.perf_counter()`. `options` are those of the request. Without a reply, the call
+    failed, or was refused.
+    """
+    telemetry = _find_telemetry()
+    if telemetry is None:
+        return
+    found: dict[str, AttributeValue] = {
+        "gen_ai.provider.name": "_OTHER",
+        **_sampling_attributes(options),
+        "autonomy_ctx.turn.id": turn,
+        "autonomy_ctx.turn.number": number,
+        **attributes,
+    }
+    if model is not None:
+        found["gen_ai.request.model"] = model
+    made = _call_span(telemetry, found, messages, stream=options.get("stream") is True)
+    made._shared, made._began = _conversation_attributes(scope, conversation, agent), began
+    with made:
+        if reply is None:
+            # Another program knows why.
+            made.fail("no_answer")
+        else:
+            made.end_chat(reply)
 
 
 def tool_span(call: ToolCall, *, is_known: bool, description: str = "") -> OperationSpan:
@@ -408,7 +423,7 @@ def tool_span(call: ToolCall, *, is_known: bool, description: str = "") -> Opera
     if with_content:
         attributes["gen_ai.tool.call.arguments"] = call.arguments
         attributes |= {"gen_ai.tool.description": description} if description else {}
-    return _ToolSpan(telemetry, f"execute_tool {call.name}" if is_known else "execute_tool", attributes)
+    return OperationSpan(telemetry, f"execute_tool {call.name}" if is_known else "execute_tool", attributes)
 
 
 def summary_span(*, first: int, last: int, messages: int | None = None, model: str) -> OperationSpan:
@@ -425,7 +440,7 @@ def summary_span(*, first: int, last: int, messages: int | None = None, model: s
     }
     if messages is not None:
         attributes["autonomy_ctx.summary.messages"] = messages
-    return _SummarySpan(telemetry, "autonomy_ctx.summary", attributes)
+    return OperationSpan(telemetry, _SUMMARY, attributes)
 
 
 def current_span_context() -> SpanContext | None:
@@ -472,9 +487,7 @@ def background_trace(
         return nullcontext()
     from opentelemetry.context import Context
 
-    shared = _conversation_attributes(scope, conversation)
-    if agent:
-        shared["gen_ai.agent.name"] = agent
+    shared = _conversation_attributes(scope, conversation, agent)
     return _attach(Context({_SHARED_KEY: shared, _CAUSE_KEY: cause}))
 
 
@@ -497,8 +510,10 @@ def error_type(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _conversation_attributes(scope: str, conversation: str) -> dict[str, AttributeValue]:
+def _conversation_attributes(scope: str, conversation: str, agent: str = "") -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {"gen_ai.conversation.id": trace_conversation_id(scope, conversation)}
+    if agent:
+        found["gen_ai.agent.name"] = agent
     if records_content():
         found |= {"autonomy_ctx.scope": scope, "autonomy_ctx.conversation": conversation}
     return found
@@ -521,6 +536,27 @@ def _model_attributes(model: Any) -> dict[str, AttributeValue]:
     return found
 
 
+def _model_sampling(model: Any) -> dict[str, AttributeValue]:
+    """The sampling parameters of a model's requests, at the top level or in a group of a provider's own."""
+    options = getattr(model, "request_options", None)
+    found: dict[str, AttributeValue] = {}
+    for group in [options, *options.values()] if isinstance(options, Mapping) else ():
+        found |= _sampling_attributes(group) if isinstance(group, Mapping) else {}
+    return found
+
+
+def _sampling_attributes(options: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """The options of a request that the conventions have names for."""
+    found: dict[str, AttributeValue] = {}
+    for name, value in options.items():
+        known = _SAMPLING_OPTIONS.get(name)
+        if known == "stop_sequences" and isinstance(value, str | list | tuple):
+            found[f"gen_ai.request.{known}"] = [value] if isinstance(value, str) else [*map(str, value)]
+        elif known not in (None, "stop_sequences") and isinstance(value, int | float):
+            found[f"gen_ai.request.{known}"] = value
+    return found
+
+
 def _usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
     """Tokens as the provider counted them; nothing when it did not."""
     if not usage.input_tokens and not usage.output_tokens:
@@ -535,11 +571,6 @@ def _usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
     if usage.input_tokens:
         found["autonomy_ctx.usage.cached_share"] = round(usage.cached_tokens / usage.input_tokens, 4)
     return found
-
-
-def _finish_reason(reply: ModelReply) -> str | None:
-    stop = reply.stop or ("tools" if reply.tool_calls else None)
-    return None if stop is None else _FINISH_REASONS.get(stop, stop)
 
 
 def _message_form(message: Message) -> dict[str, Any]:

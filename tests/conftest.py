@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from slow_tests import FEW, choose_few, find_few, has_only_slow, is_slow
+from slow_tests import FEW, choose_few, find_few, has_only_slow, is_nightly, is_slow
 
 from autonomy_ctx import Memory
 from autonomy_ctx.agents import turn_queue
@@ -77,9 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             on_trio = hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
             if is_slow(name, fixtures=item.fixturenames, on_trio=on_trio):
                 item.add_marker(pytest.mark.slow)
+                if is_nightly(name, on_trio=on_trio):
+                    item.add_marker(pytest.mark.nightly)
             elif (group := find_few(name)) and item.get_closest_marker("nightly") is None:
                 few[group].append(item)
-            if "node_folder" in item.fixturenames:
+            if {"node_folder", "claude_code"} & {*item.fixturenames}:
                 item.add_marker(pytest.mark.node)
     for group, found in few.items():
         chosen = choose_few(len(found), FEW[group])

@@ -1,8 +1,8 @@
 """Which tests only `make test-all` runs: they need much time, or a browser, node or several processes.
 
 `make test` is to take less than five minutes on two cores. What stands here is in the second half of
-`make test-all`, which runs everything but the nightly tests. Each promise of docs/promises.md keeps a
-test that is not slow; `tests/docs/test_reference.py` checks it.
+`make test-all`, which runs everything but the nightly tests. On trio, most tests run at night.
+Each promise of docs/promises.md keeps a test that is not slow; `tests/docs/test_reference.py` checks it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SLOW = frozenset(
         "agents/test_killed_epochs.py",
         "agents/test_provider_summary_rules.py"
         "::test_no_random_conversation_is_refused_or_shows_what_was_deleted",
+        "agents/test_tool_search.py::test_definitions_that_are_found_are_appended_and_the_prefix_stays",
         "agents/test_local_model.py",
         "agents/test_restart.py",
         "black_box",
@@ -51,6 +52,14 @@ SLOW = frozenset(
         "messages/test_estimate.py::test_vocabularies_with_a_token_per_digit_have_a_profile",
         "postgres",
         "sections/test_summary_machine.py",
+        "memory/test_scopes.py",
+        "server/test_anthropic_turns.py",
+        "server/test_translated_turns.py",
+        "server/test_workers.py",
+        "server/test_messages_python.py::test_a_talk_goes_on_after_a_restart",
+        "server/test_messages_python.py::test_much_output_leaves_room_for_the_newest_messages",
+        "server/test_messages_python.py::test_sixty_turns_are_bounded_valid_and_answered_as_without_an_endpoint",
+        "server/test_messages_recordings.py::test_sixty_turns_are_bounded_and_valid_over_a_restart",
         "server/test_openai_long_talks.py",
         "server/test_openai_node.py",
         "server/test_openai_page.py",
@@ -66,7 +75,7 @@ SLOW = frozenset(
         "sections/test_swap.py::TestNeverSwaps",
         "server/test_http_closing.py",
         "test_tracing.py::test_a_merge_of_segments_has_a_span_of_its_own",
-        "memory/test_fact_cache.py::test_kept_facts_are_those_of_the_file_whoever_writes",
+        "memory/test_active_facts.py::test_facts_are_those_of_the_file_whoever_writes",
         "knowledge/test_text_knowledge.py::test_a_file_that_begins_with_many_blank_lines_is_read_at_once",
         "memory/test_window_cache.py::test_any_history_of_reads_and_writes_gives_the_windows_of_the_store",
         "replay/test_replay_page.py::test_short_and_long_conversations_are_drawn",
@@ -190,12 +199,23 @@ FEW = {
     "tools/test_mcp.py::test_a_server_with_too_many_tools_is_refused_and_named": 1,
     "tools/test_recall_tools.py::test_a_tool_result_that_was_cut_in_the_log_is_read_whole": 1,
 }
-SLOW_FIXTURES = frozenset({"browser", "node_folder", "own_server", "pgbouncer"})
+SLOW_FIXTURES = frozenset({"browser", "claude_code", "node_folder", "own_server", "pgbouncer"})
 # Where cancelling, tasks and threads are the subject, `make test` has trio beside asyncio.
 TRIO = (
     "test_background.py",
     "memory/test_worker_thread.py",
     "template/test_failing",
+)
+
+# Where turns, stores, connections or summarizers are the subject, `make test-slow` has trio beside asyncio.
+SLOW_TRIO = (
+    "agents/test_agent.py",
+    "agents/test_stream.py",
+    "compaction/test_summarizer_faults.py",
+    "memory/test_stores.py",
+    "models/test_client.py",
+    "sections/test_summarized.py",
+    "test_context_engine.py",
 )
 
 
@@ -232,3 +252,8 @@ def is_slow(name: str, *, fixtures: Collection[str], on_trio: bool) -> bool:
     if SLOW_FIXTURES.intersection(fixtures) or is_slow_name(name):
         return True
     return on_trio and not name.startswith(TRIO)
+
+
+def is_nightly(name: str, *, on_trio: bool) -> bool:
+    """Whether a test is left to `make nightly` on this event loop."""
+    return on_trio and not name.startswith(TRIO) and (is_slow_name(name) or not name.startswith(SLOW_TRIO))

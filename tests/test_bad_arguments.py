@@ -241,7 +241,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         ValueError,
-        "the scheme 'sqlite' has a store already; replace=True puts this one in its place",
+        "the scheme 'sqlite' already has a store; give replace=True to replace it",
         by(register_store, "sqlite", dict),
     ),
     (
@@ -256,7 +256,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         StoreUnavailable,
-        "sqlite:///:memory:: names no file; use Memory() to keep messages in this process only",
+        "sqlite:///:memory:: this URL names no file; use Memory() to keep messages in this process only",
         by(Memory, "sqlite:///:memory:"),
     ),
     (
@@ -297,7 +297,7 @@ def test_a_folder_that_does_not_exist_is_met_when_memory_is_made(tmp_path: Path)
 def test_a_folder_instead_of_a_file_is_met_when_memory_is_made(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable) as caught:
         Memory(f"sqlite:///{tmp_path}")
-    assert str(caught.value) == f"{tmp_path}: is a folder; name a file in it, such as memory.db"
+    assert str(caught.value) == f"{tmp_path}: this is a folder; name a file in it, such as memory.db"
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ async def test_a_memory_that_was_closed_says_so(memory: Memory, tmp_path: Path) 
     with pytest.raises(StoreClosed) as caught:
         await memory.append("ana", "trip", Message("user", "hello"))
     assert str(caught.value) in {
-        "memory on this process is closed; make a new `Memory` to go on",
-        f"memory on {tmp_path}/memory.db is closed; make a new `Memory` to go on",
+        "memory on this process is closed; make a new `Memory` to continue",
+        f"memory on {tmp_path}/memory.db is closed; make a new `Memory` to continue",
     }
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,7 +130,10 @@ def test_the_changelog_names_where_each_moved_name_is_now() -> None:
     changelog = (FOLDER / "CHANGELOG.md").read_text(encoding="utf-8")
     moved = re.findall(r"^\| `\w+` \| `(autonomy_ctx\.\w+)\.(\w+)` \|$", changelog, flags=re.MULTILINE)
     assert len(moved) > 100
-    assert set(moved) <= set(PUBLIC)
+    with warnings.catch_warnings():
+        # Some have other names by now.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert [name for door, name in moved if (door, name) not in PUBLIC and get(door, name) is None] == []
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
@@ -186,12 +190,14 @@ FORMER = [
     ("autonomy_ctx.compaction", "ClearToolResults", "autonomy_ctx.containers", "ClearToolResults"),
     ("autonomy_ctx.stores", "TurnHold", "autonomy_ctx.stores", "TurnToken"),
     ("autonomy_ctx.stores", "OwedWork", "autonomy_ctx.stores", "DueTask"),
+    ("autonomy_ctx.stores", "Log", "autonomy_ctx.stores", "Store"),
+    ("autonomy_ctx.stores", "Turns", "autonomy_ctx.stores", "Store"),
 ]
 
 
 @pytest.mark.parametrize(("door", "old", "home", "new"), FORMER)
 def test_a_former_name_still_works_and_says_the_new_one(door: str, old: str, home: str, new: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"{door}.{old} is called {home}.{new} now") as warned:
+    with pytest.warns(DeprecationWarning, match=f"{door}.{old} is now called {home}.{new};") as warned:
         assert get(door, old) is get(home, new)
     assert warned[0].filename == str(FOLDER / "tests" / "public_names.py")
 
@@ -220,4 +226,4 @@ class OldStore(InProcessStore):
 
 def test_a_store_of_0_2_is_refused_with_the_page_that_helps() -> None:
     with pytest.raises(TypeError, match=r"OldStore was written for autonomy_ctx 0\.2.*write-a-store\.md"):
-        autonomy_ctx.Memory(store=OldStore())  # type: ignore[arg-type]
+        autonomy_ctx.Memory(store=OldStore())

@@ -86,7 +86,7 @@ async def test_a_hook_that_fails_afterwards_undoes_nothing(opened: Open) -> None
         raise RuntimeError
 
     async with opened(hooks=[broken]) as memory:
-        with pytest.raises(HookError, match="the change before it was made and stays"):
+        with pytest.raises(HookError, match="the change was made before, and stays"):
             await memory.append("ana", "trip", make_message("a", id="m1"))
         assert await memory.get_message_count("ana", "trip") == 1
 

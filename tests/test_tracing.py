@@ -15,17 +15,21 @@ import opentelemetry.metrics as metrics
 import opentelemetry.trace as trace
 import pytest
 from agents.kit import add_up, broken, call, calls
-from models.provider_server import providing
+from models.provider_server import Fault, providing
 from models.provider_words import Say
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from server.endpoint import CHAT, endpoint
 from summary_models import asks, shown, summarized
 
-from autonomy_ctx import Agent, Memory, Model, SummarizedHistorySection, tool, trace_conversation_id
+from autonomy_ctx import Agent, Memory, Message, Model, SummarizedHistorySection, tool, trace_conversation_id
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import ContextOverflow
+from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.testing import HeldModel, ScriptedModel, make_message
 from autonomy_ctx.tracing import CONTENT_VARIABLE, SCHEMA_URL
 
@@ -142,6 +146,7 @@ async def test_a_turn_is_a_tree_of_its_model_calls_and_tools(memory: Memory, tra
         "gen_ai.usage.reasoning.output_tokens": 12,
         "autonomy_ctx.usage.cached_share": 0.75,
         "autonomy_ctx.turn.id": answer.turn,
+        "autonomy_ctx.turn.number": 1,
         "autonomy_ctx.turn.steps": 2,
     }
     first, second = map(attributes, traces.named("chat scripted"))
@@ -399,7 +404,9 @@ async def test_a_model_over_http_is_named_by_provider_address_and_port(
     memory: Memory, traces: Traces
 ) -> None:
     async with providing(lambda asked: Say("Yes.")) as server:
-        model = Model("gpt-5", base_url=f"{server.url}/v1", api_key="secret-key")
+        model = Model(
+            "gpt-5", base_url=f"{server.url}/v1", api_key="secret-key", temperature=0.2, top_p=0.9, stop="END"
+        )
         agent = Agent(
             "helper", instructions="Help.", model=model, memory=memory, limits={"output_tokens": 300}
         )
@@ -408,8 +415,70 @@ async def test_a_model_over_http_is_named_by_provider_address_and_port(
     found = attributes(traces.one("chat gpt-5"))
     assert found["gen_ai.provider.name"] == "openai"
     assert found["gen_ai.request.max_tokens"] == 300
+    assert (found["gen_ai.request.temperature"], found["gen_ai.request.top_p"]) == (0.2, 0.9)
+    assert found["gen_ai.request.stop_sequences"] == ("END",)
     assert f"http://{found['server.address']}:{found['server.port']}" == server.url
     assert "secret-key" not in traces.text()
+
+
+async def test_a_call_of_a_framework_is_a_span_once_its_reply_is_stored(traces: Traces) -> None:
+    tracer = trace.get_tracer_provider().get_tracer("a program")
+    async with ContextEngine(scope="ana", agent="guide") as engine:
+        key = engine.key(None, "trip", remedy="")
+        for number in (1, 2):
+            said = [SourcedMessage(make_message(f"question {number}", id=f"m{number}"))]
+            with tracer.start_as_current_span("request"):
+                context = await engine.compose(key, said, model="framework-1", may_continue=True)
+                answer = Message("assistant", "private words")
+                usage = Usage(input_tokens=1000, cached_tokens=750, output_tokens=20)
+                await engine.store_reply(key, context, answer, usage=usage)
+        newest = await engine.explain("trip")
+    calls = traces.named("chat framework-1")
+    found = [attributes(call) for call in calls]
+    assert [one["autonomy_ctx.turn.number"] for one in found] == [1, 2]
+    assert found[1]["autonomy_ctx.turn.id"] == newest.messages[-1].id
+    assert found[0]["gen_ai.agent.name"] == "guide"
+    assert found[0]["gen_ai.conversation.id"] == trace_conversation_id("ana", "trip")
+    assert found[0]["gen_ai.usage.input_tokens"] == 1000
+    assert found[0]["autonomy_ctx.usage.cached_share"] == 0.75
+    assert found[0]["autonomy_ctx.section.conversation_history.tokens"] > 0
+    assert all(is_child(*pair) for pair in zip(calls, traces.named("request"), strict=True))
+    assert all(call.start_time < call.end_time for call in calls if call.start_time and call.end_time)
+    assert "private" not in traces.text()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_exchange_of_the_endpoint_is_a_span(traces: Traces, stream: bool) -> None:
+    said: Any = {"messages": [{"role": "user", "content": "private words"}], "stream": stream}
+    options = {"temperature": 0.2, "max_completion_tokens": 300, "stop": "END"}
+    async with endpoint(Say("Hello."), agent="guide") as made:
+        answered = await made.http.post(
+            CHAT,
+            json={"model": "served", **said, **options},
+            headers={"x-conversation-id": "trip"},
+        )
+        assert answered.status_code == 200
+    found = attributes(traces.one("chat served"))
+    assert found["gen_ai.conversation.id"] == trace_conversation_id("ana", "trip")
+    assert found["gen_ai.agent.name"] == "guide"
+    assert found["autonomy_ctx.turn.number"] == 1
+    assert found["gen_ai.usage.output_tokens"] > 0
+    assert found["gen_ai.response.finish_reasons"] == ("stop",)
+    assert found["gen_ai.request.temperature"] == 0.2
+    assert found["gen_ai.request.max_tokens"] == 300
+    assert found["gen_ai.request.stop_sequences"] == ("END",)
+    assert found.get("gen_ai.request.stream", False) is stream
+    assert "private" not in traces.text()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_refused_exchange_of_the_endpoint_is_a_span_with_an_error(traces: Traces) -> None:
+    async with endpoint(Fault.OVERLOADED) as made:
+        assert (await made.ask("Hello", conversation="trip")).status_code >= 400
+    span = traces.one("chat served")
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert attributes(span)["error.type"] == "no_answer"
 
 
 async def test_metrics_count_tokens_and_seconds_of_each_model(memory: Memory, traces: Traces) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from autonomy_ctx import Memory
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.worker_thread import WaiterFactory
 from autonomy_ctx.stores import Store
 
 USUAL = 30.0
@@ -16,4 +15,4 @@ def set_timeout(opened: Memory | Store, seconds: float) -> None:
     assert isinstance(store, SqliteStore)
     store.timeout = seconds
     for side in (store._reader, store._writer):
-        side.worker._waiter_factory = WaiterFactory(seconds)
+        side.worker.timeout = seconds

@@ -9,8 +9,7 @@ from typing import Any
 
 from autonomy_ctx.adapters.adapter import missing_framework
 from autonomy_ctx.engine.framework_context import SourcedMessage
-from autonomy_ctx.formats.google import GoogleFormat, function_response, model_parts, user_parts
-from autonomy_ctx.formats.outgoing import ToolNames
+from autonomy_ctx.formats.google import GoogleFormat, GoogleWriter
 from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent
 
 try:
@@ -66,16 +65,15 @@ def to_contents(messages: Iterable[SourcedMessage]) -> list[types.Content]:
 
 
 def _build_parts(message: Message, names: dict[str | None, str]) -> list[types.Part]:
-    notes: list[str] = []
-    images: list[Any] = []
+    writer = GoogleWriter(signatures_required=True)
     match message.role:
         case ChatRole.ASSISTANT:
-            shapes = model_parts(message, ToolNames(()), notes, signatures_required=True)
+            shapes = writer.model_parts(message)
         case ChatRole.TOOL:
-            shapes = [function_response(message, names.get(message.tool_call_id, "tool"), images, notes)]
+            shapes = writer.result_parts(message, names.get(message.tool_call_id, "tool"))
         case _:
-            shapes = user_parts(message, notes)
-    parts = [types.Part.model_validate_json(json.dumps(shape)) for shape in [*shapes, *images]]
+            shapes = writer.user_parts(message)
+    parts = [types.Part.model_validate_json(json.dumps(shape)) for shape in shapes]
     for part in parts:
         called = part.function_call or part.function_response
         if called and called.id and called.id.startswith(MADE_ID):

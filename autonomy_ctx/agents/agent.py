@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import anyio
 
-from autonomy_ctx._lazy import former_method
-from autonomy_ctx.agents.agent_tools import AgentTools, make_agent_tool, own_tools
+from autonomy_ctx.agents.agent_tools import AgentTools, make_agent_tool
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
+from autonomy_ctx.agents.conversation_verbs import CONVERSATION as CONVERSATION
+from autonomy_ctx.agents.conversation_verbs import SCOPE as SCOPE
+from autonomy_ctx.agents.conversation_verbs import ConversationVerbs
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
+from autonomy_ctx.agents.images import ImageSide, read_image_side, shrink_images
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.agents.options import (
     ITEM_TOOL,
@@ -45,25 +48,37 @@ from autonomy_ctx.agents.options import (
     check_tools,
     check_turn,
     check_turn_seconds,
+    decode_arguments,
     question_text,
     user_message,
 )
-from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener, OutputT, StructuredReply
-from autonomy_ctx.agents.serialization import decode_arguments, encode_options
+from autonomy_ctx.agents.reply import (
+    AgentReply,
+    AgentStream,
+    Listener,
+    OutputT,
+    StructuredReply,
+)
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
-from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
-from autonomy_ctx.agents.turn_queue import TurnQueue, enclosing_lease
+from autonomy_ctx.agents.turn_queue import (
+    TURN_LEASE_SECONDS,
+    TURN_WAIT_SECONDS,
+    TurnLease,
+    TurnQueue,
+    enclosing_lease,
+)
 from autonomy_ctx.background import AsyncResource, Background, close_resources
+from autonomy_ctx.compaction.manual import CompactionResult
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.hooks import Hook, hooks_to_names, validate_hooks
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
-from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
-from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.messages.events import DirectMessage
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message, new_id, now
@@ -75,21 +90,19 @@ from autonomy_ctx.template.epoch_store import drop_last_turn, end_epochs, fork_l
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.tracing import turn_span
+from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.output import TurnOutput
     from autonomy_ctx.compaction.config import ContextSummaryConfig
-    from autonomy_ctx.memory.facts import ConversationFacts
-    from autonomy_ctx.memory.profile import ScopeProfile
 
-# The scope and conversation of a turn that names none.
-SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
+MIN_TOOL_BUDGET = 500
 # The conversations whose newest context is kept, to tell how the next one differs.
 MAX_CONTEXTS = 256
 
 
-class Agent(AsyncResource):
+class Agent(ConversationVerbs, AsyncResource):
     """Answers users with a model and tools, and stores every conversation.
 
     Without a `context_template`, a context has the instructions, a description of the built-in tools, the
@@ -116,11 +129,16 @@ class Agent(AsyncResource):
         enable_filesystem: bool = False,
         enable_recall: bool = False,
         enable_pins: bool = False,
+        enable_compaction: bool = False,
         builtin_tools: Iterable[str] = BUILTIN_TOOLS,
         filesystem_visibility: str = "conversation",
         filesystem_root: str | os.PathLike[str] | None = None,
         subagents: Mapping[str, Mapping[str, Any]] | None = None,
+        tool_budget: int | None = None,
         limits: TurnLimits | Mapping[str, Any] | None = None,
+        clear_results_after: int | None = 6,
+        clear_images_after: int | None = 3,
+        max_image_side: ImageSide = None,
         explain_turns: int = EXPLAIN_TURNS,
         explain_seconds: float = EXPLAIN_SECONDS,
         context: ContextMode = "log",
@@ -145,11 +163,16 @@ class Agent(AsyncResource):
             enable_filesystem=enable_filesystem,
             enable_recall=enable_recall,
             enable_pins=enable_pins,
+            enable_compaction=enable_compaction,
             builtin_tools=check_builtin_tools(builtin_tools),
             filesystem_visibility=filesystem_visibility,
             filesystem_root=filesystem_root,
             subagents=subagents,
+            tool_budget=check_int("tool_budget", tool_budget, least=MIN_TOOL_BUDGET, optional=True),
             limits=limits,
+            clear_results_after=clear_results_after,
+            clear_images_after=clear_images_after,
+            max_image_side=read_image_side(max_image_side, model),
             explain_turns=explain_turns,
             explain_seconds=explain_seconds,
             context=check_context_mode(context),
@@ -163,7 +186,7 @@ class Agent(AsyncResource):
         self.limits = check_limits(limits, model)
         check_turn_seconds(turn_lease_seconds, turn_wait_seconds)
         self.hooks = validate_hooks(hooks, AgentHook)
-        self._clock, self._new_id = clock, new_id
+        self._clock, self._new_id, self._closed = clock, new_id, False
         self._owns_memory = isinstance(memory, str) or (memory is None and node is None)
         memory = check_memory(name, memory, node, clock=clock, new_id=new_id)
         # A view that was given belongs to whoever shares it.
@@ -184,8 +207,15 @@ class Agent(AsyncResource):
             background=self._background,
         )
         given = context_queue is not None or context_pool is not None
-        reads_items = given or bool(own_tools(self.options))
-        self._tools = AgentTools(self.options, self._subagents.tools, reads_items=reads_items)
+        defers = getattr(model, "defers_tools", False) is True
+        has_items = given or bool(self.options.own_tools)
+        self._tools = AgentTools(
+            self.options,
+            self._subagents.tools,
+            reads_items=has_items,
+            counter=memory.token_counter,
+            defers=defers,
+        )
         self.context_template = context_template or create_default_template(
             self.instructions,
             context_summary=context_summary,
@@ -193,12 +223,8 @@ class Agent(AsyncResource):
             background=self._background,
             subagent_configs=subagents if self._subagents.tools else None,
             tools=list(self._tools.fixed.values()),
-            enable_ask_for_user_input=enable_ask_for_user_input,
-            enable_filesystem=enable_filesystem,
-            filesystem_visibility=filesystem_visibility,
-            enable_recall=enable_recall,
-            enable_pins=enable_pins,
-            builtin_tools=self.options.builtin_tools,
+            **self.options.template_arguments(),
+            tool_catalog=tool_budget is not None or defers,
         )
         self._items = ItemsByConversation(
             self.memory.store,
@@ -209,14 +235,12 @@ class Agent(AsyncResource):
             new_id=new_id,
         )
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
-        self._metrics = AgentMetrics()
-        # A store of somebody else's may know no turns: then their order is that of this process.
-        self._lease_seconds = turn_lease_seconds if isinstance(self.memory.store, Turns) else None
-        self._turn_queue = TurnQueue(name)
+        self._metrics, self._turn_queue = AgentMetrics(), TurnQueue(name)
         self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(MAX_CONTEXTS)
+        # Conversations to compact after their turn, with the focus, because the model asked for it.
+        self.compactions: dict[Key, str | None] = {}
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
-        self._closed = False
         check_keys(self.models)
 
     @classmethod
@@ -326,13 +350,13 @@ class Agent(AsyncResource):
 
     async def explain(
         self,
-        turn: str | None = None,
+        turn: str | int | None = None,
         *,
         step: int | None = None,
         scope: str = SCOPE,
         conversation: str = CONVERSATION,
     ) -> ComposedContext:
-        """The context of a past turn, byte for byte; by default of the last step of the newest turn."""
+        """The context of a turn, by its number or id, byte for byte; by default the newest, its last step."""
         return await self._records.explain(self._key(scope, conversation), turn, step)
 
     async def preview(
@@ -349,10 +373,30 @@ class Agent(AsyncResource):
         return await TurnRunner(self._environment(None), key, "", params=params).preview()
 
     async def end_epoch(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Let the next context show everything anew. Returns whether it would have gone on from another."""
+        """End the epoch, so that the next context starts a new one. Returns False if there was none."""
         key = self._key(scope, conversation)
         async with self._edit_log(key):
             return await end_epochs(await self._environment(None).read_epochs(key), EndReason.BY_HAND)
+
+    async def compact(
+        self,
+        focus: str | None = None,
+        *,
+        keep: Iterable[str] = (),
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+    ) -> CompactionResult:
+        """Write a summary of all but the newest messages now; the next turn shows it.
+
+        `focus` says what this summary must preserve. `keep` has ids of messages, which are pinned, and texts,
+        which become facts. Turns go on while the summary is written.
+        """
+        # Imported here: compaction is for those who ask for summaries.
+        from autonomy_ctx.agents.compaction import compact_conversation
+
+        key = self._key(scope, conversation)
+        await self._tools.prepare()
+        return await compact_conversation(self._environment(None), key, self._edit_log, focus, keep)
 
     # -- turns without a model ------------------------------------------------------------------
 
@@ -424,83 +468,6 @@ class Agent(AsyncResource):
 
     # -- its conversations ----------------------------------------------------------------------
 
-    async def conversations(
-        self, *, scope: str = SCOPE, limit: int = PAGE_SIZE, after: Key | None = None
-    ) -> list[ConversationInfo]:
-        """The conversations of a scope with this agent, with counts and times, by name, a page at a time."""
-        return await self.memory.conversations(scope, limit=limit, after=after)
-
-    async def history(
-        self, *, scope: str = SCOPE, conversation: str = CONVERSATION, limit: int | None = None
-    ) -> list[dict[str, Any]]:
-        """The messages of a conversation, the newest `limit` of them."""
-        return await self.memory.get_messages_only(scope, conversation, limit=limit)
-
-    async def read(
-        self,
-        *,
-        scope: str = SCOPE,
-        conversation: str = CONVERSATION,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-    ) -> Window:
-        """The newest `limit` messages between two positions, with their positions."""
-        return await self.memory.read(scope, conversation, after=after, before=before, limit=limit)
-
-    async def get_message_count(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """The number of messages of a conversation, without reading them."""
-        return await self.memory.get_message_count(scope, conversation)
-
-    async def get_full_message(
-        self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
-    ) -> dict[str, Any] | None:
-        """The full text of a tool result that was shortened in the log; None for other messages."""
-        return await self.memory.get_full_message(scope, conversation, message_id)
-
-    get_whole_message = former_method("get_whole_message", "get_full_message")
-
-    async def search(
-        self, query: str, *, scope: str = SCOPE, conversation: str | None = None, limit: int = 10
-    ) -> list[SearchHit]:
-        """The messages of a scope with this agent, or of one conversation, that share a word; best first."""
-        return await self.memory.search(scope, query, conversation=conversation, limit=limit)
-
-    async def summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> SummaryState:
-        """The current summary: its segments, how each was made, the pinned messages and the facts."""
-        return await self.memory.summary(scope, conversation)
-
-    def facts(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> ConversationFacts:
-        """The facts of a conversation: `await` it to read them, or change them with its methods."""
-        return self.memory.facts(scope, conversation)
-
-    def profile(self, *, scope: str = SCOPE) -> ScopeProfile:
-        """The profile of a scope: `await` it to read the entries, or change them with its methods."""
-        return self.memory.profile(scope)
-
-    async def pin(
-        self,
-        message_id: str,
-        *,
-        replaces: str | None = None,
-        scope: str = SCOPE,
-        conversation: str = CONVERSATION,
-    ) -> bool:
-        """Show a message verbatim in all later contexts, optionally instead of another; false if unknown."""
-        return await self.memory.pin(scope, conversation, message_id, replaces=replaces)
-
-    async def unpin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Unpin a message, so that it is summarized like any other; false if there is no such message."""
-        return await self.memory.unpin(scope, conversation, message_id)
-
-    async def undo_summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Undo the newest segment and go back to the summary before it; false if there is none."""
-        return await self.memory.undo_summary(scope, conversation)
-
-    async def drop_summaries(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """Remove the summaries of a conversation, and return how many segments; messages stay."""
-        return await self.memory.drop_summaries(scope, conversation)
-
     async def delete_message(
         self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
     ) -> bool:
@@ -561,7 +528,7 @@ class Agent(AsyncResource):
             "name": self.name,
             "description": self.description,
             "instructions": self.instructions,
-            **encode_options(self.options),
+            **self.options.to_dict(),
             "hooks": hooks_to_names(self.hooks),
             "turns": [turn.to_dict() for turn in self.waiting],
             "context_queue": self.context_queue.to_dict(),
@@ -622,6 +589,7 @@ class Agent(AsyncResource):
         output: TurnOutput | None,
         listener: Listener | None,
     ) -> AgentReply:
+        message = await shrink_images(message, self.options.max_image_side)
         await self._tools.prepare()
         enclosing, turn = enclosing_lease(self.memory.store, key), self._new_id()
         lease = self._new_lease(key, enclosing)
@@ -649,10 +617,15 @@ class Agent(AsyncResource):
                     self._metrics.count("turns_failed")
                     raise
                 finally:
+                    span.number_turn(runner.number)
                     if runner.previous is not None:
                         self._contexts[key] = without_params(runner.previous)
                 span.end_turn(text=reply.text, usage=reply.usage, stop=reply.stop, steps=reply.steps)
-                return reply
+            if key in self.compactions:
+                from autonomy_ctx.agents.compaction import compact_later
+
+                self._background.start(partial(compact_later, self, key, self.compactions.pop(key)))
+            return reply
 
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:
@@ -668,9 +641,9 @@ class Agent(AsyncResource):
 
     def _new_lease(self, key: Key, enclosing: TurnLease | None) -> TurnLease | None:
         """A lease for a turn; none without leases, or inside a turn of an agent that shares the log."""
-        if self._lease_seconds is None or enclosing is not None:
+        if self.options.turn_lease_seconds is None or enclosing is not None:
             return None
-        return TurnLease(self.memory, key, self._lease_seconds, self._background, self._metrics)
+        return TurnLease(self.memory, key, self.options.turn_lease_seconds, self._background, self._metrics)
 
     def _environment(self, enclosing: TurnLease | None) -> TurnEnvironment:
         # What is written inside a turn of an agent that shares the log belongs to that turn.
@@ -682,6 +655,8 @@ class Agent(AsyncResource):
             template=self.context_template,
             tools=self._tools.listing.tools,
             specs=self._tools.listing.specs,
+            tool_catalog=self._tools.listing.catalog,
+            deferred=self._tools.listing.deferred,
             items=self._items,
             records=self._records,
             limits=self.limits,
@@ -692,6 +667,8 @@ class Agent(AsyncResource):
             new_id=self._new_id,
             keeps_epochs=self.options.context == "log",
             expects_items=self._expects_items,
+            image_side=self.options.max_image_side,
+            enclosing=enclosing,
         )
 
     def _key(self, scope: str, conversation: str) -> Key:

@@ -12,26 +12,18 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 
 from autonomy_ctx.agents.options import FILES_FOLDER, AgentOptions
+from autonomy_ctx.agents.tool_search import ToolListing, ToolSearch
+from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.tools.tool import MAX_NAME_LENGTH, Tool, ToolSource, tools_by_name
 
+# The tokens of tools from which on they are deferred, if the model can do so.
+LARGE_TOOLS = 8_000
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
-
-
-class ToolListing(NamedTuple):
-    """Tools by name, and their specs for a model."""
-
-    tools: Mapping[str, Tool[..., Any]]
-    specs: Sequence[Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, tools: Mapping[str, Tool[..., Any]]) -> ToolListing:
-        """A listing of these tools."""
-        return cls(tools, [tool.spec for tool in tools.values()])
 
 
 class AgentTools:
@@ -43,25 +35,25 @@ class AgentTools:
         subagent_tools: Sequence[Tool[..., Any]],
         *,
         reads_items: bool,
+        counter: TokenCounter,
+        defers: bool = False,
     ) -> None:
-        self._fixed = ToolListing.of(make_tools(options, subagent_tools, reads_items=reads_items))
+        # The tools that are always there.
+        self.fixed = make_tools(options, subagent_tools, reads_items=reads_items)
+        # True if one says that it returns items, so that the tool which reads them is always there.
+        returned = [str(one.signature.return_annotation) for one in self.fixed.values()]
+        self.returns_items = any("ContextItem" in annotation for annotation in returned)
+        budget = options.tool_budget or (LARGE_TOOLS if defers else None)
+        self._search = None if budget is None else ToolSearch(budget, counter, defers=defers)
+        # The agent's own come first.
+        self._own = frozenset(list(self.fixed)[: len(options.own_tools)])
         self._sources = [one for one in options.tools if isinstance(one, ToolSource)]
         # What each source listed when the listing was made, and the names that its tools have here.
         self._seen: list[Sequence[Tool[..., Any]]] = [() for _ in self._sources]
         self._names: dict[tuple[int, str], str] = {}
         # The tools as they were when a turn was last prepared.
-        self.listing = self._fixed
+        self.listing = self._list_tools(self.fixed, {})
         self._closed = False
-
-    @property
-    def fixed(self) -> Mapping[str, Tool[..., Any]]:
-        """The tools that are always there."""
-        return self._fixed.tools
-
-    @property
-    def returns_items(self) -> bool:
-        """True if a tool says that it returns items, so that the tool which reads them is always there."""
-        return any("ContextItem" in str(one.signature.return_annotation) for one in self.fixed.values())
 
     async def prepare(self) -> None:
         """Read the current tools of all servers.
@@ -76,7 +68,16 @@ class AgentTools:
         listed = [source.listed_tools() for source in self._sources]
         if any(now is not before for now, before in zip(listed, self._seen, strict=True)):
             self._seen = listed
-            self.listing = ToolListing.of(self._merge(listed))
+            merged = self._merge(listed)
+            groups = {
+                name: self._sources[index].name for (index, _), name in self._names.items() if name in merged
+            }
+            self.listing = self._list_tools(merged, groups)
+
+    def _list_tools(self, tools: Mapping[str, Tool[..., Any]], groups: Mapping[str, str]) -> ToolListing:
+        if self._search is None:
+            return ToolListing.of(tools)
+        return self._search.list_tools(tools, groups, self._own)
 
     async def close(self) -> None:
         """Close the connections to all servers."""
@@ -111,8 +112,9 @@ def make_tools(
     options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
 ) -> dict[str, Tool[..., Any]]:
     """The tools of an agent that need no server: those it was given come first, then the built-in ones."""
-    tools: list[Any] = own_tools(options)
+    tools: list[Any] = options.own_tools
     # Built-in tools are made when their modules are imported; an agent has few of them.
+    has_tools = bool(options.tools or subagent_tools or options.enable_filesystem or options.enable_recall)
     if options.builtin_tools:
         from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
 
@@ -122,6 +124,11 @@ def make_tools(
         from autonomy_ctx.tools.builtin.lookup import read_context_item
 
         tools.append(read_context_item)
+    if has_tools:
+        from autonomy_ctx.tools.builtin.lookup import read_result
+
+        # From the first request on: a tool that is added later ends an epoch.
+        tools.append(read_result)
     if options.enable_filesystem:
         from autonomy_ctx.tools.builtin.files import filesystem_tools
 
@@ -135,16 +142,15 @@ def make_tools(
         from autonomy_ctx.tools.builtin.pins import pin_message
 
         tools.append(pin_message)
+    if options.enable_compaction:
+        from autonomy_ctx.tools.builtin.compact import compact_context
+
+        tools.append(compact_context)
     if options.enable_ask_for_user_input:
         from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 
         tools.append(ask_user_for_input)
     return tools_by_name([*tools, *subagent_tools])
-
-
-def own_tools(options: AgentOptions) -> list[Any]:
-    """The functions and tools that an agent was given, without servers."""
-    return [one for one in options.tools if not isinstance(one, ToolSource)]
 
 
 def make_agent_tool(

@@ -20,7 +20,8 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidItem, StoreError
 from autonomy_ctx.memory.cache import ConversationCache
-from autonomy_ctx.memory.store import Key, Records
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.message import new_id
 
 logger = logging.getLogger("autonomy_ctx.agents")
@@ -48,7 +49,7 @@ class ItemsByConversation:
 
     def __init__(
         self,
-        records: Records,
+        records: Store,
         own: Key,
         queue: ContextQueue,
         pool: ContextPool,
@@ -110,7 +111,7 @@ class ItemsByConversation:
     async def drop_removed(self, key: Key) -> None:
         """Delete the records of items that were taken out of a conversation: they must not come back."""
         items = self.own if key == self._own_key else self._others.get(key)
-        if items is None:
+        if items is None or not (items.queue_records or items.pool_records):
             return
         queued = {id(item) for item in items.queue}
         left = [name for name, item in items.queue_records.items() if id(item) not in queued]

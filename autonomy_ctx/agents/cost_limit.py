@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autonomy_ctx.agents.explain import Step
 from autonomy_ctx.agents.options import AgentHook, TurnEnvironment
 from autonomy_ctx.errors import CostLimitExceeded, StoreError, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.hooks import HookRegistry, fire
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Record, Store, StoredSegment, make_key
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, Record, RecordDraft, StoredSegment, make_key
+from autonomy_ctx.memory.summary_blocks import read_blocks
 from autonomy_ctx.messages.message import new_id
 from autonomy_ctx.models.catalog import estimate_cost, price_of
 from autonomy_ctx.template.composed import ComposedContext
@@ -31,8 +31,10 @@ logger = logging.getLogger("autonomy_ctx.agents")
 COST_KIND = "cost"
 # Where the sum of a scope is; a conversation without messages is in no list.
 COST_CONVERSATION = "autonomy_ctx:cost"
-# The row that others are folded into, and the row of the summaries of a conversation.
-_TOTAL, _SUMMARIES = "total", "summaries"
+# The row that others are folded into, and the rows that say which summaries of a conversation were counted:
+# our own, and the provider's.
+_TOTAL, _SUMMARIES, _BLOCKS = "total", "summaries", "provider summaries"
+_COUNTER_ROWS = (_SUMMARIES, _BLOCKS)
 # So many rows are read before they are folded.
 _MAX_ROWS = 64
 
@@ -41,7 +43,7 @@ _MAX_ROWS = 64
 class ModelRequest:
     """A request of a turn as hooks get it: the context, and the cost in US dollars.
 
-    `cost` is that of the input, if the prefix that the request shares with the one before is cached. `spent`
+    `cost` is that of the input, if the prefix that it shares with the previous request is cached. `spent`
     is that of the steps before it in this turn. Both are None for a model whose price is not known.
     """
 
@@ -65,10 +67,10 @@ class ModelRequest:
 
 
 async def announce_request(
-    environment: TurnEnvironment, key: Key, turn: str, steps: Sequence[Step], spent: float
+    environment: TurnEnvironment, key: Key, turn: str, steps: Sequence[ComposedContext], spent: float
 ) -> ModelRequest:
     """Check the limit of the turn's cost, and tell hooks of the newest step before its request is sent."""
-    context = steps[-1].context
+    context = steps[-1]
     price = price_of(environment.model)
     request = ModelRequest(
         agent=environment.name,
@@ -143,8 +145,9 @@ class CostLimit:
         keys = _keys(memory, scope, conversation or "")
         key = keys[1] if conversation is None else keys[0]
         rows = await memory.store.read_records(key, COST_KIND)
-        # The row of summaries stays: it says which of them have been counted.
-        await memory.store.drop_records(key, COST_KIND, [row.name for row in rows if row.name != _SUMMARIES])
+        # These rows stay: they say which summaries have been counted.
+        names = [row.name for row in rows if row.name not in _COUNTER_ROWS]
+        await memory.store.drop_records(key, COST_KIND, names)
 
 
 def _keys(memory: Memory, scope: str, conversation: str) -> tuple[Key, Key]:
@@ -167,6 +170,7 @@ async def _add_summaries(memory: Memory, keys: tuple[Key, Key]) -> None:
     state = await memory.summary(own.scope, own.conversation)
     if not state.segments:
         return
+    await _add_blocks(memory, keys, state.head.generation)
     rows = await memory.store.read_records(own, COST_KIND, name=_SUMMARIES)
     if rows:
         counted = int(rows[0].body)
@@ -181,6 +185,22 @@ async def _add_summaries(memory: Memory, keys: tuple[Key, Key]) -> None:
         await _add(memory.store, keys, sum(summary_cost(segment) or 0.0 for segment in new))
 
 
+async def _add_blocks(memory: Memory, keys: tuple[Key, Key], generation: int) -> None:
+    """Add the cost of summaries that the provider wrote since the request before."""
+    own = keys[0]
+    blocks = await read_blocks(memory.store, own, generation)
+    if not blocks:
+        return
+    rows = await memory.store.read_records(own, COST_KIND, name=_BLOCKS)
+    # In a fork, those of the parent are not its own.
+    counted = json.loads(rows[0].body) if rows else [generation, await memory.store.shared_until(own)]
+    new = [one for one in blocks if [one.generation, one.last] > counted]
+    if new:
+        newest = json.dumps([generation, new[-1].last])
+        await memory.store.put_records(own, COST_KIND, [(_BLOCKS, newest)])
+        await _add(memory.store, keys, sum(one.cost for one in new))
+
+
 def summary_cost(segment: StoredSegment) -> float | None:
     """The cost of writing a segment, as if nothing had been cached; None if the price is not known."""
     usage = Usage(input_tokens=segment.input_tokens, output_tokens=segment.output_tokens)
@@ -189,7 +209,7 @@ def summary_cost(segment: StoredSegment) -> float | None:
 
 async def _read_sum(store: Store, key: Key) -> float:
     """Add up the rows of a sum, and fold them into one if they are many."""
-    rows = [row for row in await store.read_records(key, COST_KIND) if row.name != _SUMMARIES]
+    rows = [row for row in await store.read_records(key, COST_KIND) if row.name not in _COUNTER_ROWS]
     total = next((row for row in rows if row.name == _TOTAL), None)
     folded: dict[str, Any] = {"cost": 0.0, "names": []} if total is None else json.loads(total.body)
     others = [row for row in rows if row is not total]
@@ -206,6 +226,6 @@ async def fold_rows(store: Store, key: Key, total: Record | None, cost: float, n
     """Put a new total, unless somebody else has, and drop the rows that the newest total has."""
     body = json.dumps({"cost": cost, "names": names})
     expected = "" if total is None else total.body
-    await append_with_records(store, key, (), [RecordDraft(COST_KIND, _TOTAL, body, expected=expected)])
+    await store.append(key, (), [RecordDraft(COST_KIND, _TOTAL, body, expected=expected)])
     for row in await store.read_records(key, COST_KIND, name=_TOTAL):
         await store.drop_records(key, COST_KIND, json.loads(row.body)["names"])

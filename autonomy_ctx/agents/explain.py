@@ -3,63 +3,54 @@
 A record refers to messages of the log by position and contains only the other messages. So a record is small,
 and deleting a message deletes it here too. It names the messages of other conversations that it quotes:
 deleting one of them deletes the record. A record also has the name of the model and the tokens that the
-provider reported.
+provider reported. The figures of every turn are stored with it, and stay (`memory/turn_figures.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, ThinkingUse, Usage
+from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.memory.cache import ConversationCache
-from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Record
-from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.template.composed import ComposedContext, encode_fields, from_record, to_record
+from autonomy_ctx.memory.store import Key, MessageRef, Record, RecordDraft
+from autonomy_ctx.memory.turn_figures import (
+    USAGE_FIELDS,
+    TurnFigures,
+    draft_figures,
+    read_figures,
+    read_newest,
+)
+from autonomy_ctx.messages.summary import Summary
+from autonomy_ctx.models.catalog import estimate_cost, price_of
+from autonomy_ctx.template.composed import (
+    ComposedContext,
+    WindowBounds,
+    decode_bounds,
+    decode_usage,
+    from_record,
+    to_record,
+)
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int, check_seconds
 
 RECORD_KIND = "context"
 EXPLAIN_TURNS = 20
 EXPLAIN_SECONDS = 7 * 24 * 3600.0
+NO_TURN = "there are no messages yet; send the agent a message first, with the same scope and conversation"
+NOT_KEPT = (
+    "its full context is not kept; figures of every turn are, see `list_turns`. Agents keep the contexts of "
+    "the newest turns, until a message of the conversation is deleted; "
+    "`Agent(explain_turns=..., explain_seconds=...)` keeps more"
+)
 # Old records of a conversation are looked for at most this often.
 _SWEEP_SECONDS = 3600.0
-
-
-class WindowBounds(NamedTuple):
-    """The smallest and the largest number of messages in the window of a summarized history."""
-
-    floor: int
-    ceiling: int
-
-
-def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
-    """The bounds of the first section whose window has them, such as `SummarizedHistorySection`."""
-    for section in sections:
-        if hasattr(section, "floor") and hasattr(section, "ceiling"):
-            return WindowBounds(section.floor, section.ceiling)
-    return None
-
-
-class Step(NamedTuple):
-    """One model call of a turn: the context, the name of the model, and the usage that the provider reported.
-
-    `usage` is None when there was no answer, or nothing was reported. `thinking` says which thinking of
-    earlier replies went with it, and `cache_miss` what the provider said of its cache, if it was asked.
-    """
-
-    context: ComposedContext
-    model: str | None = None
-    usage: Usage | None = None
-    bounds: WindowBounds | None = None
-    thinking: ThinkingUse = NO_THINKING
-    cache_miss: CacheMiss | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,32 +67,12 @@ class StepRecord:
     @property
     def usage(self) -> Usage | None:
         """The tokens as the provider counted them; None when they are not known."""
-        usage = self.form.get("usage")
-        return None if usage is None else Usage(**usage)
+        return decode_usage(self.form)
 
     @property
     def bounds(self) -> WindowBounds | None:
         """The bounds of the window in messages; None without a summarized history."""
-        bounds = self.form.get("bounds")
-        return None if bounds is None else WindowBounds(*bounds)
-
-    @property
-    def thinking(self) -> ThinkingUse:
-        """The thinking of earlier replies that was sent and left out."""
-        stored = self.form.get("thinking") or {}
-        return ThinkingUse(
-            sent=tuple(stored.get("sent", ())),
-            left_out=stored.get("left_out", EMPTY),
-            refused=stored.get("refused", False),
-            block=stored.get("block", ""),
-            refused_block=stored.get("refused_block", ""),
-        )
-
-    @property
-    def cache_miss(self) -> CacheMiss | None:
-        """The provider's own reason why it did not read the prompt from its cache; None if it gave none."""
-        stored = self.form.get("cache_miss")
-        return None if stored is None else CacheMiss(**stored)
+        return decode_bounds(self.form)
 
     @property
     def epoch(self) -> int | None:
@@ -120,11 +91,6 @@ class StepRecord:
         return self.form.get("head")
 
     @property
-    def tokens(self) -> int:
-        """The tokens of all messages, as they were counted then."""
-        return sum(self.form["counts"])
-
-    @property
     def newest_position(self) -> int | None:
         """The newest message of the log that was shown; in the first step it is the user's."""
         shown = (position for section in self.form["sections"] for position in section["positions"])
@@ -132,11 +98,7 @@ class StepRecord:
 
     async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
         """Read what the model was shown; None when messages of it have been deleted."""
-        composed = await from_record(self.form, key.scope, key.conversation, memory)
-        if composed is not None:
-            composed.thinking, composed.usage = self.thinking, self.usage
-            composed.cache_miss = self.cache_miss
-        return composed
+        return await from_record(self.form, key.scope, key.conversation, memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +109,22 @@ class TurnRecord:
     at: datetime
     steps: tuple[StepRecord, ...]
 
+    @property
+    def number(self) -> int | None:
+        """The number of the turn in its conversation; None in records of 0.2."""
+        return self.steps[0].form.get("turn")
+
+    async def read_context(
+        self, key: Key, memory: Memory, step: int | None, *, asked: str | int | None
+    ) -> ComposedContext:
+        """The context of a step, by default of the last one; `asked` is the turn as the caller named it."""
+        if step is not None and not 1 <= step <= len(self.steps):
+            raise UnknownTurn(turn=asked, step=step, problem=f"the turn has steps 1 to {len(self.steps)}")
+        composed = await self.steps[-1 if step is None else step - 1].read_context(key, memory)
+        if composed is None:
+            raise UnknownTurn(turn=asked, step=step, problem="messages that it showed have been deleted")
+        return composed
+
 
 def parse_turn(record: Record) -> TurnRecord:
     """The turn that a record of `RECORD_KIND` holds."""
@@ -156,6 +134,85 @@ def parse_turn(record: Record) -> TurnRecord:
         at=datetime.fromtimestamp(record.at, UTC),
         steps=tuple(StepRecord(form=form) for form in forms),
     )
+
+
+class SentTurn(NamedTuple):
+    """A turn whose requests were sent: its names, and where and when it began."""
+
+    number: int
+    id: str
+    # Of the user's message; 0 if there is none.
+    position: int
+    generation: int
+    milliseconds: int | None = None
+    has_failed: bool = False
+    # Whether its id is that of the user's message, which must go with the message.
+    has_message_id: bool = False
+
+
+def make_figures(turn: SentTurn, steps: Sequence[ComposedContext]) -> TurnFigures:
+    """The figures of a turn from the contexts of its steps."""
+    last, end_reasons, usages = steps[-1], list[str](), list[Usage]()
+    prices: dict[str | None, Price | None] = {}
+    cost: float | None = 0.0
+    for step in steps:
+        if step.end_reason is not None:
+            end_reasons.append(step.end_reason.value)
+        if step.model not in prices:
+            prices[step.model] = None if step.model is None else price_of(step.model)
+        known = None if step.usage is None else estimate_cost(step.usage, prices[step.model])
+        cost = None if cost is None or known is None else cost + known
+        if step.usage is not None:
+            usages.append(step.usage)
+    usage = sum(usages, Usage())
+    counts = {one.name: one.tokens for one in last.definitions or ()}
+    sections = _count_sections(last)
+    return TurnFigures(
+        number=turn.number,
+        id="" if turn.has_message_id else turn.id,
+        position=turn.position,
+        newest=max([max(filter(None, one.positions), default=0) for one in last.sections], default=0),
+        steps=len(steps),
+        milliseconds=turn.milliseconds,
+        model=last.model,
+        sections=sections,
+        definitions=(counts.get("tools", 0), counts.get("output_schema", 0)),
+        shared_tokens=0 if last.shared is None else last.shared.tokens,
+        reported=[getattr(usage, name) for name in USAGE_FIELDS] if usages else (),
+        # Six digits are enough for a sum of many turns.
+        cost=None if cost is None else float(f"{cost:.6g}"),
+        epoch=last.epoch,
+        end_reasons=end_reasons,
+        failed=int(turn.has_failed),
+    )
+
+
+def _count_sections(context: ComposedContext) -> dict[str, tuple[int, int]]:
+    """The tokens of each section, and those of the summary in it."""
+    counts, found = context.counts, dict[str, tuple[int, int]]()
+    summaries = [at for at, one in enumerate(context.messages) if isinstance(one, Summary)]
+    for section in context.sections:
+        if section.tokens:
+            tokens, summary = found.get(section.name, (0, 0))
+            own = set(section.indexes) if summaries else ()
+            summary += sum([counts[at] for at in summaries if at in own]) if summaries else 0
+            found[section.name] = (tokens + section.tokens, summary)
+    return found
+
+
+async def read_turn_id(memory: Memory, key: Key, number: int) -> str:
+    """The id of the turn with a number, by which its contexts are stored; "" if its message is deleted."""
+    check_int("turn", number)
+    figures = await read_figures(memory.store, key, number)
+    if figures is None or not figures.steps:
+        newest = (await read_newest(memory.store, key)).number
+        known = f"the newest turn is {newest}" if newest else "no turn has a number yet"
+        raise UnknownTurn(turn=number, step=None, problem=f"there is no record of this number; {known}")
+    if figures.id or not figures.position:
+        return figures.id
+    at = figures.position
+    window = await memory.read(key.scope, key.conversation, after=at - 1, before=at + 1)
+    return window.entries[0].message.id if window.entries else ""
 
 
 class ContextRecords:
@@ -174,61 +231,56 @@ class ContextRecords:
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
         self._swept_at: ConversationCache[Key, float] = ConversationCache(1024)
 
-    async def save(self, key: Key, turn: str, generation: int, steps: Sequence[Step]) -> None:
-        """Save the contexts of the steps of a turn, unless messages were deleted meanwhile."""
-        record = await self.make_draft(turn, generation, steps)
-        if record is None:
-            return
-        await put_record(self._memory.store, key, record)
+    async def save(self, key: Key, turn: SentTurn, steps: Sequence[ComposedContext]) -> None:
+        """Save the contexts and the figures of a turn, unless messages were deleted meanwhile."""
+        await self._memory.store.append(key, (), await self.make_drafts(turn, steps))
         await self.sweep(key)
 
-    async def make_draft(self, turn: str, generation: int, steps: Sequence[Step]) -> RecordDraft | None:
-        """The record of a turn, to go with its last append; None when nothing is to be saved."""
-        if not self._turns:
-            return None
-        forms = [await self._encode_step(step) for step in steps]
+    async def make_drafts(self, turn: SentTurn, steps: Sequence[ComposedContext]) -> list[RecordDraft]:
+        """The records of a turn, to go with its last append: its figures, and its contexts."""
+        figures = draft_figures(make_figures(turn, steps), turn.generation)
+        return [figures, await self._draft_contexts(turn, steps)] if self._turns else [figures]
+
+    async def _draft_contexts(self, turn: SentTurn, steps: Sequence[ComposedContext]) -> RecordDraft:
+        forms, refs = list[dict[str, Any]](), dict[MessageRef, None]()
+        for step in steps:
+            forms.append(await to_record(step, self._memory))
+            refs |= dict.fromkeys(step.refs)
+        forms[0]["turn"] = turn.number
         body = json.dumps(forms, separators=(",", ":"))
-        refs = tuple(dict.fromkeys(ref for step in steps for ref in step.context.refs))
         return RecordDraft(
-            RECORD_KIND, turn, body, keep=self._turns, derived=True, refs=refs, generation=generation
+            RECORD_KIND,
+            turn.id,
+            body,
+            keep=self._turns,
+            derived=True,
+            refs=tuple(refs),
+            generation=turn.generation,
         )
 
-    async def sweep(self, key: Key) -> None:
-        """Drop the records of a conversation that are too old, if that was not done lately."""
+    async def sweep(self, key: Key, *, is_first: bool = False) -> None:
+        """Drop records that are too old, if that was not done lately; after a first turn there are none."""
         now = self._clock().timestamp()
         if self._turns and now - self._swept_at.get(key, 0.0) > _SWEEP_SECONDS:
             self._swept_at[key] = now
-            await self._memory.store.drop_records(key, RECORD_KIND, before=now - self._seconds)
+            if not is_first:
+                await self._memory.store.drop_records(key, RECORD_KIND, before=now - self._seconds)
 
     async def turns(self, key: Key) -> list[str]:
         """The recorded turns, oldest first."""
         return [record.name for record in await self._read(key, None, limit=None)]
 
-    async def explain(self, key: Key, turn: str | None, step: int | None) -> ComposedContext:
-        """The context of a step of a turn; by default the last step of the newest turn."""
-        records = await self._read(key, turn, limit=1)
+    async def explain(self, key: Key, turn: str | int | None, step: int | None) -> ComposedContext:
+        """The context of a step of a turn, by number or id; by default the last step of the newest turn."""
+        name = await read_turn_id(self._memory, key, turn) if isinstance(turn, int) else turn
+        records = await self._read(key, name, limit=1)
         if not records:
-            raise UnknownTurn(
-                turn=turn,
-                step=None,
-                problem=f"there is no record of it; the newest {self._turns} turns of the last "
-                f"{self._seconds / 86400:g} days are kept, unless one of their messages is deleted",
-            )
-        steps = parse_turn(records[-1]).steps
-        if step is not None and not 1 <= step <= len(steps):
-            raise UnknownTurn(turn=turn, step=step, problem=f"the turn has steps 1 to {len(steps)}")
-        composed = await steps[-1 if step is None else step - 1].read_context(key, self._memory)
-        if composed is None:
-            raise UnknownTurn(turn=turn, step=step, problem="messages that it showed have been deleted")
-        return composed
-
-    async def _encode_step(self, step: Step) -> dict[str, Any]:
-        usage = None if step.usage is None else encode_fields(step.usage)
-        form = await to_record(step.context, self._memory)
-        form |= {"model": step.model, "usage": usage, "bounds": step.bounds}
-        if step.cache_miss is not None:
-            form["cache_miss"] = encode_fields(step.cache_miss)
-        return form if step.thinking == NO_THINKING else form | {"thinking": encode_fields(step.thinking)}
+            if not (await self._memory.head(key.scope, key.conversation)).position:
+                raise UnknownTurn(turn=turn, step=None, problem=NO_TURN)
+            days = self._seconds / 86400
+            kept = f"this agent keeps the newest {self._turns} turns of the last {days:g} days"
+            raise UnknownTurn(turn=turn, step=None, problem=f"{NOT_KEPT}; {kept}")
+        return await parse_turn(records[-1]).read_context(key, self._memory, step, asked=turn)
 
     async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:
         oldest = self._clock().timestamp() - self._seconds

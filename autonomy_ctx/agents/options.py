@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
 from typing import (
@@ -28,14 +28,24 @@ from typing import (
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.agents.turn_queue import TurnLease
 from autonomy_ctx.background import Background
 from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownPrice, UnknownTool
+from autonomy_ctx.containers.queue import ContextQueue
+from autonomy_ctx.errors import (
+    InvalidAgent,
+    InvalidContainer,
+    InvalidMessage,
+    InvalidParams,
+    UnknownPrice,
+    UnknownTool,
+)
 from autonomy_ctx.formats.model_info import model_name
-from autonomy_ctx.hooks import Hook
+from autonomy_ctx.hooks import Hook, hooks_from_names
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Record, check_name
 from autonomy_ctx.messages import wire
+from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
 from autonomy_ctx.messages.message import ChatRole, Message, TextContent
 from autonomy_ctx.messages.transcript import may_close
 from autonomy_ctx.models.call import ChatModel, is_chat_model
@@ -43,7 +53,7 @@ from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, composer
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.tools.tool import Tool, ToolRegistry, ToolSource, tools_by_name
 from autonomy_ctx.validation import check_int, check_number, check_seconds
 
 if TYPE_CHECKING:
@@ -53,13 +63,17 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH = 128
 # The built-in tool that reads items of the pool.
 ITEM_TOOL = "read_context_item"
+# The one that reads results.
+RESULT_TOOL = "read_result"
 # Where an agent's files are when no other folder is named, beneath the working folder.
 FILES_FOLDER = "agent-files"
 # Between an agent's name and those of its sub-agents.
 PATH_SEPARATOR = "/"
 # Names that the agent and sections set themselves; the sender of a turn, also over HTTP, must not set them.
 RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
-_OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout", "cost")
+# The part of the model's window that one result may have, and its bounds in tokens.
+RESULT_SHARE, MIN_RESULT, MAX_RESULT = 0.04, 2_000, 6_000
+_OPTIONAL_LIMITS = ("tokens", "tool_result_tokens", "context_tokens", "output_tokens", "tool_timeout", "cost")
 
 
 # A context goes on from the one before, or each is rendered anew, as up to 0.2.
@@ -87,13 +101,15 @@ class AgentHook(Enum):
     `BEFORE_TURN` hooks get the user's message and `AFTER_TURN` hooks the reply. `BEFORE_CALL` hooks get a
     tool call and `AFTER_CALL` hooks the call and its result. If a `BEFORE_TURN` hook fails, the turn does not
     begin. If a `BEFORE_CALL` hook fails, the tool is not run and the model is told so. `BEFORE_REQUEST` hooks
-    get a `ModelRequest`, and `AFTER_REPLY` hooks the request and the model's reply. If one of them fails, the
-    turn ends there.
+    get a `ModelRequest`, and `AFTER_REPLY` hooks the request and the model's reply. `BEFORE_COMPACTION` hooks
+    get a `ContextCompacted` before a request in which a summary takes the place of more messages. If one of
+    them fails, the turn ends there.
     """
 
     BEFORE_TURN = "before_turn"
     BEFORE_REQUEST = "before_request"
     AFTER_REPLY = "after_reply"
+    BEFORE_COMPACTION = "before_compaction"
     BEFORE_CALL = "before_call"
     AFTER_CALL = "after_call"
     AFTER_TURN = "after_turn"
@@ -104,9 +120,10 @@ class TurnLimits:
     """The limits of one turn: `steps` (model calls), `tokens` in all, and limits for each tool call.
 
     `context_tokens` is the limit of one context with its tools; by default it comes from the template or the
-    model. `tool_output` is in bytes. None means no limit. A turn that reaches `steps` or `tokens` ends there;
-    what it has done so far is kept. `cost` is in US dollars: a request that would pass it is not sent, and
-    the turn ends with `CostLimitExceeded`.
+    model. `tool_output` is in bytes. A tool result above `tool_result_tokens` is shown as an excerpt; a
+    fraction is one of the model's window, and gives 2,000 to 6,000 tokens. None means no limit. A turn that
+    reaches `steps` or `tokens` ends there; what it has done so far is kept. `cost` is in US dollars: a
+    request that would pass it is not sent, and the turn ends with `CostLimitExceeded`.
     """
 
     steps: int = 25
@@ -115,6 +132,7 @@ class TurnLimits:
     output_tokens: int | None = None
     tool_timeout: float | None = TIMEOUT_SECONDS
     tool_output: int = OUTPUT_LIMIT
+    tool_result_tokens: int | float | None = RESULT_SHARE
     parallel_tools: int = PARALLEL
     cost: float | None = None
 
@@ -123,11 +141,21 @@ class TurnLimits:
             value, optional = getattr(self, field.name), field.name in _OPTIONAL_LIMITS
             if field.name == "tool_timeout":
                 check_seconds(field.name, value, endless=True, optional=optional, where="TurnLimits")
+            elif field.name == "tool_result_tokens" and isinstance(value, float):
+                check_number(field.name, value, least=0, most=1, where="TurnLimits")
             elif field.name == "cost":
                 if value is not None:
                     check_number(field.name, value, least=0, where="TurnLimits")
             else:
-                check_int(field.name, value, optional=optional, where="TurnLimits")
+                least = MIN_RESULT_TOKENS if field.name == "tool_result_tokens" else 1
+                check_int(field.name, value, least=least, optional=optional, where="TurnLimits")
+
+    def result_tokens(self, window: int | None) -> int | None:
+        """The tokens of a tool result with a model that has this window, None if that is not known."""
+        most = self.tool_result_tokens
+        if not isinstance(most, float):
+            return most
+        return MAX_RESULT if window is None else min(max(int(window * most), MIN_RESULT), MAX_RESULT)
 
 
 def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
@@ -170,6 +198,26 @@ class Host(Protocol):
         """Remove a closed agent."""
 
 
+# The options that JSON can hold as they are.
+_PLAIN_OPTIONS = (
+    "enable_ask_for_user_input",
+    "enable_filesystem",
+    "enable_recall",
+    "enable_pins",
+    "enable_compaction",
+    "filesystem_visibility",
+    "tool_budget",
+    "explain_turns",
+    "explain_seconds",
+    "clear_results_after",
+    "clear_images_after",
+    "max_image_side",
+    "context",
+    "turn_lease_seconds",
+    "turn_wait_seconds",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
     """The arguments of an agent that a branch or a saved copy is made with too."""
@@ -185,11 +233,16 @@ class AgentOptions:
     enable_filesystem: bool
     enable_recall: bool
     enable_pins: bool
+    enable_compaction: bool
     builtin_tools: tuple[str, ...]
     filesystem_visibility: str
     filesystem_root: str | os.PathLike[str] | None
     subagents: Mapping[str, Mapping[str, Any]] | None
+    tool_budget: int | None
     limits: TurnLimits | Mapping[str, Any] | None
+    clear_results_after: int | None
+    clear_images_after: int | None
+    max_image_side: int | None
     explain_turns: int
     explain_seconds: float
     context: ContextMode
@@ -203,9 +256,100 @@ class AgentOptions:
         """The names of all options."""
         return [field.name for field in fields(cls)]
 
+    def template_arguments(self) -> dict[str, Any]:
+        """The options that the default template takes as they are."""
+        names = [
+            "enable_ask_for_user_input",
+            "enable_filesystem",
+            "filesystem_visibility",
+            "enable_recall",
+            "enable_pins",
+            "builtin_tools",
+        ]
+        # Without epochs, each context begins anew: it would be another one in each turn.
+        names += ["clear_results_after", "clear_images_after"] if self.context == "log" else []
+        return {name: getattr(self, name) for name in names}
+
     def arguments(self) -> dict[str, Any]:
         """The options as keyword arguments of `Agent`."""
         return {name: getattr(self, name) for name in self.names()}
+
+    @property
+    def own_tools(self) -> list[Any]:
+        """The functions and tools that an agent was given, without servers."""
+        return [one for one in self.tools if not isinstance(one, ToolSource)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options that are data, and the names of tools, tool servers and sub-agents.
+
+        A model, a template and memory cannot be saved.
+        """
+        options = {name: getattr(self, name) for name in _PLAIN_OPTIONS}
+        options["filesystem_root"] = None if self.filesystem_root is None else str(self.filesystem_root)
+        options["builtin_tools"] = list(self.builtin_tools)
+        options["context_summary"] = _summary_options(self.context_summary)
+        options["limits"] = asdict(read_limits(self.limits))
+        return {
+            "tools": list(tools_by_name(self.own_tools)),
+            "tool_sources": [one.name for one in self.tools if isinstance(one, ToolSource)],
+            "subagents": list(self.subagents or {}),
+            "options": options,
+        }
+
+
+def decode_arguments(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an agent from its dict. Those that are given override the values of the dict."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise InvalidContainer("Agent", "name", "is missing")
+    name = data["name"]
+    lists = ("tools", "tool_sources", "subagents", "turns")
+    shapes = [("options", Mapping), ("hooks", Mapping), *[(field, list) for field in lists]]
+    for field, shape in shapes:
+        if not isinstance(data.get(field), shape | None):
+            raise InvalidContainer("Agent", field, f"must not be of type {type(data[field]).__name__}")
+    missing = [sub for sub in data.get("subagents") or () if sub not in (given.get("subagents") or {})]
+    if missing:
+        raise InvalidAgent(
+            name, f"was saved with the sub-agents {', '.join(missing)}; give `subagents` again"
+        )
+    if data.get("tool_sources") and "tools" not in given:
+        raise InvalidAgent(
+            name, f"was saved with the servers {', '.join(data['tool_sources'])}; give `tools` again"
+        )
+    options: dict[str, Any] = {**(data.get("options") or {})}
+    unknown = sorted(str(option) for option in options if option not in AgentOptions.names())
+    if unknown:
+        raise InvalidContainer("Agent", "options", f"has unknown names: {', '.join(unknown)}")
+    options |= {"description": data.get("description", ""), "instructions": data.get("instructions")}
+    if "tools" not in given:
+        options["tools"] = [ToolRegistry.get(tool) for tool in data.get("tools") or ()]
+    if given.get("context_template") is not None:
+        options.pop("context_summary", None)
+    for field, container in (("context_queue", ContextQueue), ("context_pool", ContextPool)):
+        if field not in given and data.get(field) is not None:
+            options[field] = container.from_dict(data[field])
+    if "hooks" not in given:
+        options["hooks"] = hooks_from_names(data.get("hooks") or {})
+    return {"name": name, **options, **given}
+
+
+def _summary_options(value: Any) -> Any:
+    """The options of `context_summary` without the model and a `profile` function, which cannot be saved."""
+    # Imported here: compaction is for those who ask for summaries.
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
+    from autonomy_ctx.compaction.schema import SummarySchema
+
+    if isinstance(value, ContextSummaryConfig):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        options = {
+            name: option
+            for name, option in value.items()
+            if name != "model" and not (name == "profile" and callable(option))
+        }
+        schema = options.get("schema")
+        return {**options, "schema": schema.to_dict()} if isinstance(schema, SummarySchema) else options
+    return value
 
 
 class TurnEnvironment(NamedTuple):
@@ -217,6 +361,10 @@ class TurnEnvironment(NamedTuple):
     template: ContextTemplate
     tools: Mapping[str, Tool[..., Any]]
     specs: Sequence[Mapping[str, Any]]
+    # The names of the tools that the model has to find.
+    tool_catalog: str
+    # Sent with each request, and no part of the context until the model has found them.
+    deferred: Sequence[Mapping[str, Any]]
     items: ItemsByConversation
     records: ContextRecords
     limits: TurnLimits
@@ -229,10 +377,14 @@ class TurnEnvironment(NamedTuple):
     # Whether a context goes on from the one before, and whether there will be items to read.
     keeps_epochs: bool
     expects_items: bool
+    # The longest side of images, in pixels; None if they stay as they are.
+    image_side: int | None
+    # Of the turn that this one is a part of, and that shares its log.
+    enclosing: TurnLease | None
 
     def specs_to_send(self, *, reads_items: bool) -> Sequence[Mapping[str, Any]]:
         """The tool specs for the model. The tool that reads items is included only if there can be items."""
-        if reads_items:
+        if reads_items or ITEM_TOOL not in self.tools:
             return self.specs
         return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
 
@@ -362,7 +514,11 @@ def check_subagents(name: str, subagents: Any) -> dict[str, dict[str, Any]]:
 def check_turn(name: str, model: Any, params: Any) -> None:
     """Check that a turn has a model, and that its `params` use no reserved names."""
     if model is None:
-        raise InvalidAgent(name, "has no model that could answer; give it one, or use only `put` and `run`")
+        raise InvalidAgent(
+            name,
+            'has no model that could answer; give it one, such as `model="gpt-5"`, or `model="offline"`, '
+            "which needs no key; without a model, use only `put` and `run`",
+        )
     if not isinstance(params, Mapping | None):
         raise TypeError(
             f"params must be a dict for the sections, not {_type_name(params)}; nothing was stored"

@@ -55,19 +55,17 @@ class TurnOutput:
         self._agent = agent
         self._shape = None if isinstance(output, Mapping) else Shape(output)
         self.schema = _read_schema(output, self._shape)
-        self._is_native = self._has_repaired = False
+        # The schema as it goes with the request; None if the provider has no field for it.
+        self.sent: OutputSchema | None = None
+        self._has_repaired = False
         self._partial = PartialJson()
-
-    @property
-    def sent(self) -> OutputSchema | None:
-        """The schema, if it goes with the request."""
-        return self.schema if self._is_native else None
 
     async def ask(self, environment: TurnEnvironment, key: Key, asked: Message) -> list[Message]:
         """Store an instruction behind what the user said, unless the provider has a field for the schema."""
         model = environment.model
-        self._is_native = isinstance(model, Model) and model.takes_output(self.schema, environment.specs)
-        if self._is_native:
+        if isinstance(model, Model):
+            self.sent = model.sent_output(self.schema, environment.specs)
+        if self.sent is not None:
             return []
         # If the user's message is sent again, the same instruction is stored once.
         text = self.schema.instruction
@@ -205,7 +203,7 @@ def _read_schema(output: Any, shape: Shape | None) -> OutputSchema:
         try:
             schema, name = inline_references(validate_json(dict(output), "output")), "answer"
         except InvalidMessage as error:
-            raise TypeError(f"output is no JSON schema: it {error.problem}; nothing was stored") from None
+            raise TypeError(f"output is not a JSON schema: it {error.problem}; nothing was stored") from None
     elif isinstance(shape.kind, ObjectKind | ModelClass):
         schema, name = schema_of(shape), getattr(shape.annotation, "__name__", "answer")
     else:
@@ -239,4 +237,4 @@ def _parse(text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")

@@ -15,6 +15,7 @@ import anyio
 
 from autonomy_ctx.agents.turn_queue import EnclosingTurns, enclosing_turns, enter_turns
 from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.manual import ContextCompacted
 from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.messages.message import Message, ToolCall
@@ -38,6 +39,7 @@ class AgentReply:
     is the question to the user), `steps` or `tokens` for a limit of the agent, or the provider's own word.
     `messages` are the messages that the turn stored after the user's message. `usage` is the sum of all
     steps. `steps` is 0 if no model was called: a message was sent again, and its answer was stored already.
+    `turn` is the id of the turn, and `number` its number in the conversation; None if no model was called.
     `output` is the value of a structured answer, see `StructuredReply`.
     """
 
@@ -49,6 +51,7 @@ class AgentReply:
     usage: Usage = field(default_factory=Usage)
     messages: tuple[Message, ...] = ()
     output: Any = None
+    number: int | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -83,7 +86,9 @@ class TurnEnded:
     reply: AgentReply
 
 
-AgentEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ToolAnswered | PartialOutput | TurnEnded
+AgentEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | CallStarted | ToolAnswered | PartialOutput | ContextCompacted | TurnEnded
+)
 
 
 Listener: TypeAlias = Callable[[AgentEvent], Awaitable[None]]

@@ -22,7 +22,8 @@ from autonomy_ctx.tools.builtin.subagents import Subagents
 RECORD_KIND = "subagent"
 _OPTION_NAMES = """
 instructions description model tools context_summary context_template enable_filesystem enable_recall
-enable_pins builtin_tools filesystem_visibility filesystem_root subagents limits hooks
+enable_pins enable_compaction builtin_tools filesystem_visibility filesystem_root subagents
+tool_budget limits hooks
 """
 SUBAGENT_OPTIONS = frozenset(_OPTION_NAMES.split())
 

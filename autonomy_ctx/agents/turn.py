@@ -4,7 +4,7 @@ The user's message is stored before the model is called. A call and its results 
 turn ends early, by an error, a cancellation or a kill, the next turn has a valid history. Everything is
 stored under the turn's lease, which is acquired with the first message and released with the last.
 
-`TurnRunner` is the loop. Below it: how the user's message is accepted.
+`TurnRunner` is the loop; `turn_entry.py` says how the user's message is accepted.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.agents.explain import RECORD_KIND, Step, window_bounds
-from autonomy_ctx.agents.options import ITEM_TOOL, AgentHook, TurnEnvironment
+from autonomy_ctx.agents.explain import SentTurn
+from autonomy_ctx.agents.images import shrink_images
+from autonomy_ctx.agents.options import ITEM_TOOL, RESULT_TOOL, AgentHook, TurnEnvironment
 from autonomy_ctx.agents.reply import (
     STEPS_USED_UP,
     TOKENS_USED_UP,
@@ -29,7 +31,10 @@ from autonomy_ctx.agents.reply import (
     Listener,
     ToolAnswered,
 )
-from autonomy_ctx.agents.turn_lease import TurnLease
+from autonomy_ctx.agents.tool_search import unwrap_call, wrap_outcome
+from autonomy_ctx.agents.turn_entry import EntryPlan, plan_entry, reads_log, receive_mail
+from autonomy_ctx.agents.turn_queue import TurnLease
+from autonomy_ctx.compaction.manual import ContextCompacted
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.errors import (
     BudgetExceeded,
@@ -43,10 +48,10 @@ from autonomy_ctx.errors import (
 from autonomy_ctx.formats.base import CacheFields, ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import fire
-from autonomy_ctx.memory.joint_append import RecordDraft
-from autonomy_ctx.memory.mailbox import MAIL_KIND, Mailbox
-from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.mailbox import MAIL_KIND
+from autonomy_ctx.memory.store import Key, RecordDraft
 from autonomy_ctx.memory.summary_blocks import drop_block
+from autonomy_ctx.memory.turn_figures import read_newest
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
 from autonomy_ctx.messages.tokens import EstimatedTextCounter
@@ -56,6 +61,7 @@ from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext, trace_attributes
 from autonomy_ctx.template.epoch import EndReason
+from autonomy_ctx.template.epoch_row import LastTurn, covered_by_summary
 from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, draft_epoch, drop_ended
 from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, find_answered_calls, result_message, run_calls
@@ -63,16 +69,9 @@ from autonomy_ctx.tracing import is_tracing
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.output import TurnOutput
-    from autonomy_ctx.tools.builtin.ask_user import Question
 
 logger = logging.getLogger("autonomy_ctx.agents")
 
-# How far back a question that waits can be: its call, and the results of the calls beside it.
-QUESTION_LOOKBACK = 64
-# What a model reads at once; the rest comes with the next turn.
-MAX_MAIL = 32
-# One answer to several questions asked at once: the others point to it.
-SAME_ANSWER = "See the answer to the question asked before this one."
 # Of a known context window: what a context may fill, because counts are estimates.
 WINDOW_SHARE = 0.9
 # What is left of a context that was too long, for the second try.
@@ -97,6 +96,9 @@ class TurnRunner:
         output: TurnOutput | None = None,
     ) -> None:
         self._environment, self._key, self._turn = environment, key, turn
+        # The number of the turn in its conversation; None until it is about to ask the model.
+        self.number: int | None = None
+        self._began: datetime | None = None
         self._params, self._lease, self._output = params, lease, output
         self._listener = listener if listener is None or output is None else output.listen(listener)
         # The newest context of the conversation, before this turn and then of it.
@@ -111,9 +113,10 @@ class TurnRunner:
         # The tools as the model was last told them.
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
-        self._steps: list[Step] = []
+        # The contexts that were sent.
+        self._steps: list[ComposedContext] = []
         # Whether the steps were saved with the last messages of the turn.
-        self._has_saved_steps = False
+        self._has_saved_steps = self._has_failed = False
         self._text_streamed = False
         # Of the user's message, once it is stored: what was stored, the position of the newest user message,
         # and where the message was already, if it is sent again.
@@ -133,24 +136,25 @@ class TurnRunner:
         records = EPOCH_KIND if environment.keeps_epochs else None
         if not is_alone or has_hooks:
             return await lease.begin() is not None
-        if not self._reads_log:
+        if not reads_log(environment):
             # Nothing is read before: the turn begins unless mail waits.
             start = await lease.begin(message, unless=MAIL_KIND, records=records)
             entry = EntryPlan([message], message)
         else:
-            entry = await self._plan_entry(message)
+            entry = await plan_entry(environment, self._key, message)
             if entry.takes_mail:
                 return await lease.begin() is not None
             start = await lease.begin(*entry.messages, after=entry.position, records=records)
         if start is not None and start.positions:
             if records is not None:
                 self._begun_with = environment.epochs_of(self._key, start.records)
-            self._generation = start.generation
-            await self._finish_entry(entry._replace(position=start.position), start.positions)
+            entry = entry._replace(position=start.position, generation=start.generation)
+            await self._finish_entry(entry, start.positions)
         return start is not None
 
     async def run(self, message: Message) -> AgentReply:
         """Store the message and run steps until there is an answer."""
+        self._began = message.created_at
         hold = None if self._lease is None else self._lease.hold
         if hold is not None:
             environment = self._environment
@@ -161,9 +165,15 @@ class TurnRunner:
             # Another turn has begun: not one thing more is written.
             self._steps.clear()
             raise
+        except BaseException:
+            self._has_failed = True
+            raise
         finally:
+            number = None if self._lease is None else self._lease.number
+            if self.previous is not None and hold is not None and number is not None:
+                self.previous.state.last_turn = LastTurn(number, hold.ticket, self._generation)
             if self._steps and not self._has_saved_steps and not self._is_lost:
-                save = self._environment.records.save(self._key, self._turn, self._generation, self._steps)
+                save = self._environment.records.save(self._key, self._sent_turn(), self._steps)
                 await self._save_anyway(save)
         await self._save_anyway(self._drop_outdated())
         reply = reply if self._output is None else self._output.finish(reply)
@@ -195,9 +205,9 @@ class TurnRunner:
         entry = self._entry
         if entry is None:
             await self._fire(AgentHook.BEFORE_TURN, message, done=False)
-            entry = await self._plan_entry(message)
+            entry = await plan_entry(environment, self._key, message)
             if entry.takes_mail:
-                await _receive_mail(self._mailbox(), self._key)
+                await receive_mail(environment, self._key)
             positions = await environment.memory.append(scope, conversation, *entry.messages)
             await self._finish_entry(entry, positions)
         if entry.waiting:
@@ -221,62 +231,44 @@ class TurnRunner:
             await self._emit(TextDelta(text))
         return self._reply(text, "end")
 
-    async def _plan_entry(self, message: Message) -> EntryPlan:
-        """Plan what to store of what a user said: the answer to an open question, otherwise a new message.
-
-        Mail that waits for the agent comes before a new message.
-        """
-        environment, (_, scope, conversation) = self._environment, self._key
-        window: list[Message] = []
-        if self._reads_log:
-            found = await environment.memory.read(scope, conversation, limit=QUESTION_LOOKBACK)
-            head, window = found.head, [entry.message for entry in found.entries]
-        else:
-            head = await environment.memory.head(scope, conversation)
-        self._generation = head.generation
-        waiting = _questions_of_paused_turn(window) if window else []
-        texts = tuple(question.text for question in waiting)
-        before = next((one for one in window if one.id == message.id), None)
-        if before is not None and before.role is ChatRole.TOOL:
-            # The same answer again; the store refuses another one under its id.
-            again = replace(before, content=message.content)
-            return EntryPlan(messages=[again], waiting=texts, position=head.position)
-        if before is None and waiting:
-            answers = _answer_messages(waiting, message, environment.new_id)
-            return EntryPlan(messages=answers, position=head.position)
-        takes_mail = before is None and await self._has_mail()
-        return EntryPlan([message], message, texts, takes_mail, head.position)
-
-    @property
-    def _reads_log(self) -> bool:
-        """True if what a user says may be the answer to an open question, which only the log tells."""
-        # Imported here and below: built-in tools are made when their modules are imported.
-        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
-        return ask_user_for_input.name in self._environment.tools
-
-    async def _has_mail(self) -> bool:
-        """Tell whether mail waits: it comes into the log before the user's message, and so stays there."""
-        agent, scope, conversation = self._key
-        mailbox = self._mailbox()
-        return bool(await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=1))
-
     async def _finish_entry(self, entry: EntryPlan, positions: Sequence[int]) -> None:
-        self._entry, self._position = entry, positions[-1]
+        self._entry, self._position, self._generation = entry, positions[-1], entry.generation
         self._known_at = self._position if self._position <= entry.position else None
         if entry.message is None:
             _, scope, conversation = self._key
             self._position = (await self._environment.memory.head(scope, conversation)).last_user
 
-    def _mailbox(self) -> Mailbox:
-        return Mailbox(self._environment.memory, clock=self._environment.clock)
-
     @property
     def _is_lost(self) -> bool:
         return self._lease is not None and self._lease.lost
 
+    async def _take_number(self) -> int:
+        """The number of the turn, one more than that of the turn before."""
+        # A turn inside another one has no lease of its own, and gets the next number.
+        environment = self._environment
+        lease = self._lease or environment.enclosing
+        if lease is None or lease.hold is None:
+            return (await read_newest(environment.memory.store, self._key)).number + 1
+        last = None if self.previous is None else self.previous.state.last_turn
+        if self._entry is not None and not self._entry.position:
+            # The log was empty: nothing has to be read.
+            lease.number = lease.number or 0
+        return await lease.take_number(last, self._generation)
+
+    def _sent_turn(self) -> SentTurn:
+        clock, began = self._environment.clock, self._began
+        return SentTurn(
+            number=self.number or 0,
+            id=self._turn,
+            position=self._position,
+            generation=self._generation,
+            milliseconds=None if began is None else round((clock() - began).total_seconds() * 1000),
+            has_failed=self._has_failed,
+        )
+
     async def _run_steps(self) -> AgentReply:
         limits, output = self._environment.limits, self._output
+        self.number = await self._take_number()
         if output is not None and self._entry is not None:
             self._messages += await output.ask(self._environment, self._key, self._entry.messages[-1])
         for step in range(1, limits.steps + 1):
@@ -331,17 +323,16 @@ class TurnRunner:
         environment.metrics.add_usage(reply.usage)
         environment.metrics.add_thinking(reply.thinking)
         self._usage += reply.usage
-        step = self._steps[-1]
-        usage = None if reply.usage == Usage() else reply.usage
-        model, miss = reply.fallback or step.model or reply.model, reply.cache_miss
-        self._steps[-1] = step._replace(model=model, usage=usage, thinking=reply.thinking, cache_miss=miss)
+        composed.model = reply.fallback or composed.model or reply.model
+        composed.usage = None if reply.usage == Usage() else reply.usage
+        composed.thinking, composed.cache_miss = reply.thinking, reply.cache_miss
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         # A schema is counted by the provider, and not by us.
         if reported and (self._output is None or self._output.sent is None):
-            counter.observe(composed.messages, reported, tools=self._specs)
+            self._observe(composed, reported)
         if environment.limits.tokens is not None:
-            sent = reported or composed.tokens + counter.count_tools(self._specs)
+            sent = reported or composed.request_tokens
             self._tokens_used += sent + (reply.usage.output_tokens or counter.count_messages([reply.message]))
         return reply
 
@@ -365,11 +356,15 @@ class TurnRunner:
                     queue=items.queue.items,
                     pool=items.pool.view(),
                     reads_items=reads_items,
+                    reads_results=RESULT_TOOL in environment.tools,
+                    tool_catalog=environment.tool_catalog,
+                    deferred_tools=environment.deferred,
                     turn_position=self._position or None,
                 ),
             ),
             previous=self.previous if environment.keeps_epochs else None,
             tools=environment.specs_to_send(reads_items=reads_items),
+            output=None if self._output is None else self._output.sent,
             max_tokens=max_tokens,
             stored=await self._read_epochs() if environment.keeps_epochs else None,
         )
@@ -382,13 +377,8 @@ class TurnRunner:
                 position=self._position,
                 sections=[section.name for section in composed.sections if section.messages],
             )
-        self._steps.append(
-            Step(
-                context=composed,
-                model=model_name(environment.model),
-                bounds=window_bounds(environment.template.sections),
-            )
-        )
+        composed.model = model_name(environment.model)
+        self._steps.append(composed)
         return composed
 
     async def _read_epochs(self) -> StoredEpochs:
@@ -416,7 +406,24 @@ class TurnRunner:
             return not self._position or bool(shown)
         return any(one.id == message.id or one.text == message.text for one in shown)
 
+    async def _announce_compaction(self, composed: ComposedContext, reason: EndReason) -> None:
+        """Tell hooks and the listener which messages a summary replaces in the request that follows."""
+        rows = () if self._epochs is None else self._epochs.rows
+        before, last = self.previous, covered_by_summary(composed.messages)
+        first = (rows[0].covered if rows else covered_by_summary(before.messages if before else ())) + 1
+        if last < first:
+            return
+        tokens = None if before is None else before.tokens
+        event = ContextCompacted(
+            first=first, last=last, reason=reason.value, tokens_before=tokens, tokens_after=composed.tokens
+        )
+        await self._fire(AgentHook.BEFORE_COMPACTION, event, done=False)
+        if self._listener is not None:
+            await self._listener(event)
+
     async def _complete(self, composed: ComposedContext) -> ModelReply:
+        if composed.end_reason is not None:
+            await self._announce_compaction(composed, composed.end_reason)
         environment, request = self._environment, None
         if environment.hooks or environment.limits.cost is not None:
             from autonomy_ctx.agents.cost_limit import announce_request
@@ -425,13 +432,13 @@ class TurnRunner:
         reply = await complete(
             environment.model,
             composed.messages,
-            tools=self._specs,
+            tools=[*self._specs, *environment.deferred],
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
             cache=CacheFields(key=composed.cache_key, is_long=composed.long_cache),
             answered_call_ids=await find_answered_calls(environment.memory, self._key, composed.messages),
-            output=None if self._output is None else self._output.sent,
+            output=None if self._output is None or self._output.sent is None else self._output.schema,
             on_event=None if self._listener is None else self._emit,
             trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )
@@ -442,15 +449,14 @@ class TurnRunner:
 
     async def _deliver(self) -> None:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""
-        (_, scope, conversation), composed = self._key, self._steps[-1].context
-        # Of several sections with one name the first is meant.
-        deliveries = {one.name: one.delivery for one in reversed(self._environment.template.section_options)}
-        for report in composed.sections if any(deliveries.values()) else ():
-            delivery = deliveries.get(report.name)
-            if delivery is not None and report.messages:
+        (_, scope, conversation), composed = self._key, self._steps[-1]
+        for options in self._environment.template.section_options:
+            # Of several sections with one name the first is meant.
+            report = None if options.delivery is None else composed.section(options.name)
+            if options.delivery is not None and report is not None and report.messages:
                 messages = composed.messages
                 shown = [messages[index] for index in report.indexes]
-                await delivery.deliver(self._environment.memory, scope, conversation, shown)
+                await options.delivery.deliver(self._environment.memory, scope, conversation, shown)
 
     async def _run_calls(self, message: Message, *, is_last: bool) -> list[str]:
         """Run the model's calls and save them together with their results; the questions to the user."""
@@ -491,24 +497,34 @@ class TurnRunner:
     ) -> list[CallOutcome]:
         """Run calls and give their outcomes, in their order; `on_end` gets each as it ends."""
         environment, limits = self._environment, self._environment.limits
-        vetoed = await self._veto_calls(calls)
+        # A call of a tool on demand is run, and told to hooks, as that of the tool itself.
+        made, tools = [unwrap_call(call, environment.tools) for call in calls], environment.tools
+        own = {id(one): call for one, call in zip(made, calls, strict=True)}
+
+        async def end(outcome: CallOutcome) -> None:
+            await on_end(wrap_outcome(outcome, own[id(outcome.call)], tools))
+
+        vetoed = await self._veto_calls(made)
         for outcome in vetoed.values():
-            await on_end(outcome)
+            await end(outcome)
         items = await environment.items.load(self._key)
         ended = iter(
             await run_calls(
-                [call for index, call in enumerate(calls) if index not in vetoed],
+                [call for index, call in enumerate(made) if index not in vetoed],
                 environment.tools,
                 inject=environment.injected(self._key, items.pool),
                 timeout=limits.tool_timeout,
                 output_limit=limits.tool_output,
+                result_tokens=limits.result_tokens(context_window_of(environment.model)),
+                count_text=environment.memory.token_counter.text_counter.count,
                 parallel=limits.parallel_tools,
                 clock=environment.clock,
                 new_id=environment.new_id,
-                done=on_end,
+                done=end,
             )
         )
-        return [vetoed[index] if index in vetoed else next(ended) for index in range(len(calls))]
+        outcomes = [vetoed[index] if index in vetoed else next(ended) for index in range(len(calls))]
+        return [wrap_outcome(one, call, tools) for one, call in zip(outcomes, calls, strict=True)]
 
     async def _veto_calls(self, calls: Sequence[ToolCall]) -> dict[int, CallOutcome]:
         """The calls that a hook refuses, by index, with what the model is told."""
@@ -551,7 +567,8 @@ class TurnRunner:
         for one in outcomes:
             if one.full is not None and one.message is not None:
                 full_texts[one.message.id] = await anyio.to_thread.run_sync(cap_text, one.full, KEPT_LIMIT)
-        results = [one.message for one in outcomes if one.message is not None]
+        side = self._environment.image_side
+        results = [await shrink_images(one.message, side) for one in outcomes if one.message is not None]
         await self._save(message, *results, full_texts=full_texts, ends=ends)
 
     async def _save(
@@ -562,8 +579,8 @@ class TurnRunner:
         name = self._environment.name
         stamped = [one if one.agent == name else replace(one, agent=name) for one in messages]
         records = [] if self.previous is None else draft_epoch(self.previous, self._generation)
-        if ends and (steps := await self._draft_steps()) is not None:
-            records.append(steps)
+        steps = await self._draft_steps() if ends else []
+        records += steps
         ends = ends and self._lease is not None
         if self._lease is not None and ends:
             self._lease.stop_renewal()
@@ -581,21 +598,21 @@ class TurnRunner:
             if not records:
                 raise
             # There may be room for the answer alone, which is worth more than its records.
-            records = []
+            steps = []
             await append()
-        self._has_saved_steps = ends and any(one.kind == RECORD_KIND for one in records)
+        self._has_saved_steps = bool(steps)
         if self._lease is not None and ends:
             self._lease.released = True
         self._messages += stamped
 
-    async def _draft_steps(self) -> RecordDraft | None:
-        """The record of the steps, to go with the last messages; None when it cannot be made now."""
+    async def _draft_steps(self) -> list[RecordDraft]:
+        """The records of the steps, to go with the last messages; none when they cannot be made now."""
         try:
-            return await self._environment.records.make_draft(self._turn, self._generation, self._steps)
+            return await self._environment.records.make_drafts(self._sent_turn(), self._steps)
         except Exception as error:
-            # The answer is worth more than its record, which is tried again by itself.
-            logger.debug("the record of a turn is written by itself: %s", type(error).__name__)
-            return None
+            # The answer is worth more than its records, which are tried again by themselves.
+            logger.debug("the record of a turn is stored later: %s", type(error).__name__)
+            return []
 
     async def _save_anyway(self, saving: Awaitable[None]) -> None:
         """Save even if the turn was cancelled or has failed; an error here must not hide the first one."""
@@ -619,18 +636,27 @@ class TurnRunner:
     def _retry_limit(self, composed: ComposedContext, window: int | None) -> int:
         counter = self._environment.memory.token_counter
         # By the calibration of now, as the shorter context will be counted.
-        tokens = composed.tokens * counter.calibration.factor / composed.calibration
-        target = int((tokens + counter.count_tools(self._specs)) * RETRY_SHARE)
+        tokens = composed.request_tokens * counter.calibration.factor / composed.calibration
+        target = int(tokens * RETRY_SHARE)
         if window is not None:
             target = min(target, int(window * WINDOW_SHARE) - (self._environment.limits.output_tokens or 0))
         return max(1, target)
 
+    def _observe(self, composed: ComposedContext, reported: int) -> None:
+        """Learn from the tokens that the provider has counted."""
+        counter = self._environment.memory.token_counter
+        if self._environment.template.token_counter is not None:
+            # The tools were counted by another one.
+            counter.observe(composed.messages, reported, tools=self._specs)
+            return
+        counted = sum(map(counter.count_uncalibrated, composed.messages))
+        counter.calibration.observe(counted + composed.state.tool_count, reported)
+
     def _learn_window(self, composed: ComposedContext, overflow: ContextOverflow) -> None:
         """A provider that names no window has at least said which size is too large for it."""
         model = self._environment.model
-        sent = composed.tokens + self._environment.memory.token_counter.count_tools(self._specs)
         if overflow.is_certain and overflow.window is None and isinstance(model, Model):
-            model.learn_window(sent)
+            model.learn_window(composed.request_tokens)
 
     async def _emit(self, event: StreamEvent) -> None:
         self._text_streamed = self._text_streamed or isinstance(event, TextDelta)
@@ -656,45 +682,9 @@ class TurnRunner:
             steps=len(self._steps),
             usage=self._usage,
             messages=tuple(self._messages),
+            number=self.number,
         )
 
     def _question_reply(self, text: str, questions: Sequence[str]) -> AgentReply:
         self._environment.metrics.count("turns_waiting_for_input")
         return self._reply(text, WAITING_FOR_INPUT, question="\n".join(questions))
-
-
-class EntryPlan(NamedTuple):
-    """The messages that store what a user said, and where the log ended before them."""
-
-    messages: Sequence[Message]
-    # The newest user message; None if the user answers a question.
-    message: Message | None = None
-    waiting: tuple[str, ...] = ()
-    # Whether mail comes before it.
-    takes_mail: bool = False
-    position: int = 0
-
-
-async def _receive_mail(mailbox: Mailbox, key: Key) -> None:
-    """Take mail into the log, most urgent first; one by one, since together it goes by time."""
-    agent, scope, conversation = key
-    waiting = await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=MAX_MAIL)
-    for mail in waiting:
-        await mailbox.deliver(agent, [mail.id], scope=scope, conversation=conversation)
-
-
-def _answer_messages(
-    waiting: Sequence[Question], message: Message, new_id: Callable[[], str]
-) -> list[Message]:
-    first, *others = waiting
-    at = message.created_at
-    answers = [replace(first.answer(""), content=message.content, id=message.id, created_at=at)]
-    return answers + [replace(other.answer(SAME_ANSWER), id=new_id(), created_at=at) for other in others]
-
-
-def _questions_of_paused_turn(window: Sequence[Message]) -> list[Question]:
-    """The open questions that a turn paused for; those of a turn that was cut short were never asked."""
-    from autonomy_ctx.tools.builtin.ask_user import open_questions
-
-    asked = {call.id for one in window if one.phase == WAITING_FOR_INPUT for call in one.tool_calls}
-    return [question for question in open_questions(window) if question.call.id in asked]

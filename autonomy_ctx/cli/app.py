@@ -1,23 +1,25 @@
 """The command line: its commands, the options that each of them has, and how they end.
 
 A command is a function in a module of its own that is imported when the command runs. It is given an
-`Output` first, then its own arguments; `add_common_options` gives it the options of all commands. What it
-returns is the exit code; None is 0.
+`Output` first, then its own arguments, which its docstring describes; `add_common_options` gives it the
+options of all commands. What it returns is the exit code; None is 0.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import partial, wraps
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import anyio
 import typer
@@ -44,15 +46,16 @@ class CommandEntry(NamedTuple):
 # In the order of the help.
 COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
-    "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent, and see what the model is shown."),
-    "serve": CommandEntry(RUN, "serve:serve", "Serve agents, or an OpenAI endpoint, over HTTP."),
+    "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent and see the context of each turn."),
+    "serve": CommandEntry(RUN, "serve:serve", "Serve agents, or an endpoint in front of a model, over HTTP."),
     "mcp": CommandEntry(RUN, "mcp:serve_mcp", "Serve a memory to any MCP client."),
     "worker": CommandEntry(RUN, "worker:run_worker", "Write the summaries that agents leave to workers."),
+    "compact": CommandEntry(RUN, "compact:compact", "Summarize a conversation now."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
     "show": CommandEntry(LOOK, "show:show", "Show a conversation, its summary, its facts or its turns."),
-    "explain": CommandEntry(LOOK, "explain:explain_turn", "Explain what a model was shown in a turn."),
+    "explain": CommandEntry(LOOK, "explain:explain_turn", "Explain the context of a turn."),
     "search": CommandEntry(LOOK, "search:search_messages", "Find messages by their words."),
-    "inspect": CommandEntry(LOOK, "inspect:inspect", "Look at conversations in a browser."),
+    "inspect": CommandEntry(LOOK, "inspect:inspect", "Show conversations in a browser."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
@@ -68,7 +71,7 @@ COMMANDS = {
 _ClickException: Any = typer.BadParameter.__mro__[2]
 COMMON_OPTIONS = {
     "json_": ("--json", "Print JSON for programs."),
-    "no_color": ("--no-color", "Print no colours, as with NO_COLOR."),
+    "no_color": ("--no-color", "Print without colours, like NO_COLOR."),
     "debug": ("--debug", "Print tracebacks and log messages."),
 }
 
@@ -120,22 +123,52 @@ def load_command(name: str) -> Any:
     module, _, function = entry.place.partition(":")
     work = getattr(import_module(f"autonomy_ctx.cli.{module}"), function)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(name, cls=Command, help=_unwrap(inspect.getdoc(work) or ""))(add_common_options(work))
+    app.command(name, cls=Command, help=_describe(work))(add_common_options(work))
     return typer.main.get_command(app)
 
 
-def _unwrap(text: str) -> str:
+def _describe(work: Callable[..., Any]) -> str:
     """The paragraphs of a docstring, each on one line: a terminal has a width of its own."""
+    text = (inspect.getdoc(work) or "").partition("\n\nArgs:\n")[0]
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _option_of(name: str, hint: Any, help_text: str | None) -> Any:
+    """The annotation of a parameter for typer: what the docstring says of it, and a switch without its no."""
+    kind, info = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
+    info = copy.copy(info)
+    info.help = info.help or help_text
+    # A name that is given comes where typer otherwise has a default.
+    if kind is bool and info.default is ...:
+        info.param_decls = (f"--{name.replace('_', '-')}",)
+    return Annotated[kind, info]
+
+
+def _options_of(described: Any, parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """The parameters of a function for typer; one that is a dataclass stands for its fields."""
+    # Imported here: the help of all commands needs none of it.
+    from autonomy_ctx.tools.schema import read_docstring
+
+    hints: dict[str, Any] = get_type_hints(described, include_extras=True)
+    texts = read_docstring(inspect.getdoc(described)).arguments
+    for one in parameters:
+        hint = hints[one.name]
+        if _is_group(hint):
+            yield from _options_of(hint, list(inspect.signature(hint).parameters.values()))
+        else:
+            yield one.replace(annotation=_option_of(one.name, hint, texts.get(one.name)))
+
+
+def _is_group(hint: Any) -> bool:
+    """Tell whether a parameter stands for options that belong together, its fields."""
+    return is_dataclass(hint)
 
 
 def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
     """The function of a command with the options that every command has, and ended as every command is."""
     hints = get_type_hints(work, include_extras=True)
-    own = [
-        one.replace(annotation=hints[one.name])
-        for one in list(inspect.signature(work).parameters.values())[1:]
-    ]
+    own = _options_of(work, list(inspect.signature(work).parameters.values())[1:])
+    groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
     common = [
         inspect.Parameter(
             name,
@@ -150,6 +183,8 @@ def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
     def run_command(*, json_: bool, no_color: bool, debug: bool, **arguments: Any) -> None:
         output = Output(is_json=json_, color=not no_color, debug=debug)
         logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, format="%(name)s: %(message)s")
+        for name, kind in groups.items():
+            arguments[name] = kind(**{one.name: arguments.pop(one.name) for one in fields(kind)})
         raise typer.Exit(_run(work, output, arguments))
 
     # Keyword-only ones all: their order is then free.
@@ -223,7 +258,7 @@ def _describe_usage_error(error: Any) -> str:
         return str(error.format_message())
     name, command = error.option_name, error.ctx.command
     known = [one for option in command.get_params(error.ctx) for one in option.opts]
-    where = "" if error.ctx.parent else "; the options of a command stand behind its name"
+    where = "" if error.ctx.parent else "; write the options of a command after its name"
     return f"`{error.ctx.command_path}` has no option {name!r}{did_you_mean(name, known)}{where}"
 
 
@@ -250,7 +285,7 @@ def run(arguments: Sequence[str]) -> int:
         output.fail(_describe_usage_error(error))
         context = getattr(error, "ctx", None)
         command_path = f"{PROGRAM} {arguments[0]}" if context is None else context.command_path
-        output.note(f"`{command_path} --help` tells how to use it")
+        output.note(f"`{command_path} --help` shows its usage")
         return ExitCode.WRONG_INPUT
     except typer.Abort:
         return ExitCode.INTERRUPTED

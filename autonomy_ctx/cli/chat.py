@@ -76,21 +76,30 @@ _OPEN_ESCAPE = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """The options of the command line about the agent; None for those not given."""
+    """The options about the agent.
 
-    model: str | None
-    base_url: str | None
-    instructions: str | None
-    auto: bool
-    floor: int | None
-    ceiling: int | None
-    budget: int | None
+    Args:
+        model: For example gpt-5 or ollama/llama3. Without it: offline.
+        instructions: The instructions of the agent.
+        auto: Choose the limits of summaries by the model's window and price.
+        floor: Messages that stay verbatim after a summary.
+        ceiling: Messages above which a summary is written.
+        budget: The maximum number of tokens of a context.
+    """
 
-    def prepare(self) -> Callable[[str, Memory], Agent]:
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    base_url: BaseUrlOption = None
+    instructions: Annotated[str | None, typer.Option(metavar="TEXT")] = None
+    auto: bool = False
+    floor: int | None = None
+    ceiling: int | None = None
+    budget: Annotated[int | None, typer.Option(metavar="TOKENS")] = None
+
+    def prepare(self) -> Callable[..., Agent]:
         """A function that makes the agent of a name on a memory; what is wrong is found before that."""
         model = Model(self.model or OFFLINE, base_url=self.base_url)
         return partial(
-            _make_agent,
+            Agent,
             instructions=INSTRUCTIONS if self.instructions is None else self.instructions,
             model=model,
             context_summary=ContextSummaryConfig(
@@ -102,11 +111,7 @@ class ChatOptions:
     def refuse_beside_file(self, place: str) -> None:
         """An agent of a file has all of this already."""
         if given := name_options(asdict(self)):
-            raise WrongInput(f"the agent of {place} says that itself; leave out {' and '.join(given)}")
-
-
-def _make_agent(name: str, memory: Memory, **options: Any) -> Agent:
-    return Agent(name, memory=memory, **options)
+            raise WrongInput(f"the agent of {place} sets this itself; leave out {' and '.join(given)}")
 
 
 def load_agent(place: str) -> Agent:
@@ -154,9 +159,9 @@ class ChatSession:
         self.output, self.agent = output, agent
         self.place = Place(scope=scope, conversation=conversation)
         self.commands: dict[str, tuple[str, Callable[[str], Any]]] = {
-            "explain": ("what the model was shown in the last turn", self.explain),
-            "facts": ("what holds now in this conversation", self.facts),
-            "pin": ("show the last message, or that of a position, in every later context", self.pin),
+            "explain": ("show the context of the last turn", self.explain),
+            "facts": ("list the current facts of this conversation", self.facts),
+            "pin": ("keep the last message, or the message at a position, in every later context", self.pin),
             "undo": ("delete the last turn", self.undo),
             "help": ("list these commands", self.help),
         }
@@ -220,7 +225,7 @@ class ChatSession:
         """Draw the last context."""
         report = await self._inspect()
         if report is None:
-            self.output.warn("there is no turn yet to explain")
+            self.output.warn("there is no turn to explain yet")
         elif self.output.is_json:
             self.output.print_json_line(report.to_dict())
         else:
@@ -229,7 +234,7 @@ class ChatSession:
             self.output.print(MessageTable([line_of(message) for message in report.messages]))
 
     async def facts(self, rest: str) -> None:
-        """List the facts that hold."""
+        """List the current facts."""
         facts = await self.agent.facts(**self.place)
         if self.output.is_json:
             rows = [
@@ -248,7 +253,7 @@ class ChatSession:
     async def pin(self, rest: str) -> None:
         """Pin a message by its position; without one the user's newest."""
         if rest and not rest.isdecimal():
-            raise WrongInput("/pin takes the position of a message, as /explain shows it, or nothing")
+            raise WrongInput("/pin takes the position of a message or nothing; /explain shows the positions")
         head = await self.agent.memory.head(**self.place)
         position = int(rest) if rest else head.last_user
         window = await self.agent.read(**self.place, after=max(position - 1, 0), before=position + 1)
@@ -274,7 +279,7 @@ class ChatSession:
     async def help(self, rest: str) -> None:
         """List the commands."""
         rows = {f"/{name}": note for name, (note, _) in self.commands.items()}
-        rows |= {"/quit": "leave; Ctrl-D does the same", "\\": "at the end of a line: the message goes on"}
+        rows |= {"/quit": "leave; Ctrl-D does the same", "\\": "at the end of a line: the message continues"}
         if self.output.is_json:
             self.output.print_json_line({"commands": rows})
             return
@@ -289,8 +294,8 @@ def turn_notes(report: TurnReport) -> list[str]:
     if usage is not None and usage.cached_tokens and usage.input_tokens:
         notes.append(f"{usage.cached_tokens / usage.input_tokens:.0%} cached")
     elif report.cached_tokens:
-        # The provider reported nothing: what begins as the context before did.
-        notes.append(f"{report.cached_tokens / report.tokens:.0%} as before")
+        # The provider reported nothing: the shared prefix with the previous context.
+        notes.append(f"{report.cached_tokens / report.tokens:.0%} shared")
     if report.cost.turn is not None:
         notes.append(format_money(report.cost.turn))
     if report.steps > 1:
@@ -358,7 +363,7 @@ class ChatLoop:
                     return ExitCode.INTERRUPTED
                 was_interrupted = True
                 self._output.messages.print()
-                self._output.note("stopped; Ctrl-C once more leaves")
+                self._output.note("stopped; press Ctrl-C again to leave")
         return ExitCode.FAILED if self._failed and not self._is_typed else ExitCode.DONE
 
     def _read(self) -> str:
@@ -405,8 +410,8 @@ class ChatLoop:
         commands = self._session.commands
         if name not in commands:
             near = near_names(name, [*commands, "quit"])
-            advice = f"did you mean /{near[0]}?" if near else "/help lists what there is."
-            raise WrongInput(f"/{name} is no command; {advice} To send it as text, begin with //")
+            advice = f"did you mean /{near[0]}?" if near else "/help lists the commands."
+            raise WrongInput(f"/{name} is not a command; {advice} To send it as text, begin with //")
         return commands[name][1]
 
     def _call(self, work: Callable[[str], Any], text: str) -> None:
@@ -476,7 +481,7 @@ async def open_session(
             store = await stack.enter_async_context(Memory() if loaded is None else loaded.memory)
         key = await choose_conversation(store, conversation, agent=agent, scope=scope)
         if loaded is None:
-            made = make_agent(key.agent, store)
+            made = make_agent(key.agent, memory=store)
         else:
             made = loaded if memory is None else move_agent(loaded, store)
         await stack.enter_async_context(made)
@@ -493,61 +498,32 @@ async def choose_conversation(
         return Key(agent or AGENT, scope or SCOPE, name or CONVERSATION)
     if not key.agent:
         raise WrongInput(
-            f"the conversation {key.conversation!r} was stored without an agent; give --agent NAME to begin "
-            f"one of that name with an agent"
+            f"conversation {key.conversation!r} was stored without an agent; give --agent NAME to start a "
+            f"conversation of this name with an agent"
         )
     return key
 
 
 def chat(
     output: Output,
-    conversation: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CONVERSATION",
-            help="The name; an unknown name begins a new one. Optional if there is only one.",
-        ),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE[:NAME]", help="An Agent in a Python file; the file is executed."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."),
-    ] = None,
-    base_url: BaseUrlOption = None,
-    instructions: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The instructions of the agent.")
-    ] = None,
-    auto: Annotated[
-        bool, typer.Option("--auto", help="Choose the limits of summaries by the model's window and price.")
-    ] = False,
-    floor: Annotated[int | None, typer.Option(help="Messages that stay verbatim after a summary.")] = None,
-    ceiling: Annotated[int | None, typer.Option(help="Messages above which a summary is written.")] = None,
-    budget: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="The maximum number of tokens of a context.")
-    ] = None,
+    conversation: Annotated[str | None, typer.Argument(metavar="CONVERSATION")] = None,
+    *,
+    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE[:NAME]")] = None,
+    options: ChatOptions,
     memory: MemoryOption = None,
     agent: AgentOption = None,
     scope: ScopeOption = None,
 ) -> int:
-    """Talk to an agent, and see after each turn what the model was shown.
+    """Talk to an agent, and see after each turn which context the model got.
 
     The bar after an answer shows the sections of the context. If the database does not exist, it is
     created. Without --memory, nothing is stored. Input can also come from a pipe: each line is a turn.
+
+    Args:
+        conversation: The name of the conversation; a new name starts a new one. Optional if there is only
+            one.
+        file: An Agent in a Python file; the file is executed.
     """
-    options = ChatOptions(
-        model=model,
-        base_url=base_url,
-        instructions=instructions,
-        auto=auto,
-        floor=floor,
-        ceiling=ceiling,
-        budget=budget,
-    )
     opening = open_session(
         output, options, file=file, memory=memory, agent=agent, scope=scope, conversation=conversation
     )
@@ -565,9 +541,9 @@ def chat(
 def greet(session: ChatSession, stored: int, memory: str | None) -> None:
     """Say who answers, and where it is kept."""
     output, agent = session.output, session.agent
-    where = f"{count(stored, 'message')} in {clean_line(memory)}" if memory else "kept until you leave"
+    where = f"{count(stored, 'message')} in {clean_line(memory)}" if memory else "not stored"
     parts = [agent.name, model_name(agent.model) or "", session.place["conversation"], where]
     output.messages.print(Text(" · ".join(clean_line(part) for part in parts if part), "bold"))
     if model_name(agent.model) == OFFLINE:
-        output.note("The offline model quotes what was said before; --model NAME asks a real one.")
+        output.note("The offline model only quotes earlier messages; use --model NAME for a real model.")
     output.note("/help lists the commands. Ctrl-C stops a turn, Ctrl-D leaves.")

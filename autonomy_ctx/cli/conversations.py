@@ -25,11 +25,13 @@ async def list_all(
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="The maximum number of conversations.")
-    ] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 100,
 ) -> None:
-    """List the conversations of a memory: scope, agent, name, messages, and the time of the last message."""
+    """List the conversations of a memory: scope, agent, name, messages, and the time of the last message.
+
+    Args:
+        limit: The maximum number of conversations.
+    """
     async with open_memory(memory) as opened:
         found: list[ConversationInfo] = []
         async for info in iterate_all(opened, scope, agent):
@@ -45,7 +47,7 @@ async def list_all(
         return
     output.print(_draw(listed))
     if has_more:
-        output.note(f"there are more than these {limit:,}; --scope, --agent or --limit shows them")
+        output.note(f"only the first {limit:,} are shown; use --scope, --agent or --limit to see others")
 
 
 def to_dict(info: ConversationInfo) -> dict[str, Any]:

@@ -57,9 +57,9 @@ booking service she maintains. Say which of the two you mean when it is not clea
 Never book anything without a yes. For code, name the file and the line, and change as little as possible."""
 NEXT_STEPS = {
     "show": "the conversation, its summary and its facts",
-    "explain": "what the model was shown last, and why",
-    "replay": "the same conversation with other numbers",
-    "inspect": "all of it as a page in the browser",
+    "explain": "the last context, section by section",
+    "replay": "the same conversation with other limits",
+    "inspect": "everything as a page in the browser",
 }
 PREFERENCES = "Ana: vegetarian, up early, 120 EUR a night at most, Python 3.12, pytest."
 
@@ -207,18 +207,18 @@ async def drive(
 def draw_metrics(console: Console, run: DemoRun) -> None:
     """Draw what the turns took."""
     found, taken = run.metrics, run.compose_milliseconds
-    console.print(Heading("What it took", "agent.get_metrics()"))
+    console.print(Heading("Totals", "agent.get_metrics()"))
     rows = [
-        ("contexts composed", len(taken), f"{median(taken):.1f} ms in the median"),
+        ("contexts composed", len(taken), f"{median(taken):.1f} ms each (median)"),
         ("summaries written", found["summaries_committed"], "in the background, under a lease"),
-        ("summaries merged", found["summaries_merged"], "neighbours made one, to keep the size"),
-        ("models asked for them", found["summarizer_calls"], "these are digests, made by rules"),
+        ("summaries merged", found["summaries_merged"], "adjacent segments, to limit the size"),
+        ("calls of a summary model", found["summarizer_calls"], "the demo writes digests by rules"),
         ("tokens of history", found["context_tokens"], f"{run.whole_history_tokens:,} without summaries"),
     ]
     shared = (
-        "prefix shared",
+        "shared prefix",
         f"{found['prefix_reuse']:.0%}",
-        "with the turn before: a provider's cache has it",
+        "with the previous turn; a provider can cache it",
     )
     console.print(value_table([*((name, f"{value:,}", note) for name, value, note in rows), shared]))
 
@@ -232,13 +232,13 @@ async def ask_once_more(console: Console, agent: Agent, template: ContextTemplat
     slid = await sliding.compose(agent.memory, SCOPE, CONVERSATION, previous=before)
     context = await agent.explain(reply.turn, scope=SCOPE, conversation=CONVERSATION)
 
-    console.print(Heading("One more question", "answered from the context alone, by the offline model"))
+    console.print(Heading("One more question", "the offline model answers from the context alone"))
     for name, style, text in (("Ana", "green", LAST_QUESTION), ("assistant", "blue", reply.text)):
         console.print(Text(f"{name}: ", style).append(clean(text), "default"))
     rows = []
     for label, found in (("summary and window", context), ("sliding window of 30", slid)):
         assert found.shared is not None
-        note = f"{found.shared.tokens:,} of {found.tokens:,} tokens begin as in the turn before"
+        note = f"{found.shared.tokens:,} of {found.tokens:,} tokens are shared with the previous turn"
         rows.append((label, f"{found.shared.share:.1%}", note))
     console.print()
     console.print(value_table(rows))
@@ -248,7 +248,7 @@ async def ask_once_more(console: Console, agent: Agent, template: ContextTemplat
 def draw_context(console: Console, context: ComposedContext) -> None:
     """A context section by section."""
     size = f"{count(context.tokens, 'token')}, {count(len(context), 'message')}"
-    console.print(Heading("Its context, section by section", size))
+    console.print(Heading("Context, section by section", size))
     console.print(SectionBar(context.sections))
     console.print(SectionTable(context.sections))
 
@@ -257,7 +257,7 @@ async def draw_history(console: Console, agent: Agent) -> None:
     """The summary, the facts and the window of the conversation."""
     stored = await agent.get_message_count(scope=SCOPE, conversation=CONVERSATION)
     state = await agent.summary(scope=SCOPE, conversation=CONVERSATION)
-    console.print(Heading("Its summary", f"{state.covered:,} of {stored:,} messages; memory keeps them all"))
+    console.print(Heading("Summary", f"{state.covered:,} of {stored:,} messages; memory keeps them all"))
     table = make_table()
     table.expand = True
     table.add_column("messages", justify="right", style=NOTE_STYLE, no_wrap=True)
@@ -270,11 +270,11 @@ async def draw_history(console: Console, agent: Agent) -> None:
             f"{segment.first} to {segment.last}", f"{segment.level}", f"{segment.tokens:,}", Text(text)
         )
     console.print(table)
-    console.print(Heading("Its facts", "what holds now, as it was said; never summarized"))
+    console.print(Heading("Current facts", "verbatim; never summarized"))
     for fact in await agent.facts(scope=SCOPE, conversation=CONVERSATION):
         console.print(Text(f"{fact.kind:<12}", NOTE_STYLE).append(clean_line(fact.text), "not dim"))
     context = await agent.explain(scope=SCOPE, conversation=CONVERSATION)
-    console.print(Heading("Its window", "everything after the summary, verbatim"))
+    console.print(Heading("Window", "everything after the summary, verbatim"))
     console.print(MessageTable(message_lines(context, "conversation_history"), first=4, last=3))
 
 
@@ -307,7 +307,7 @@ async def run_demo(output: Output) -> None:
 
 def draw_next_steps(console: Console) -> None:
     """Where to look next."""
-    console.print(Heading("Where to look next", f"all of it is in {DATABASE}"))
+    console.print(Heading("Next steps", f"everything is in {DATABASE}"))
     for step, note in NEXT_STEPS.items():
         console.print(Text(f"# {note}", NOTE_STYLE))
         console.print(Text(f"{_program()} {step} -m {DATABASE}"), soft_wrap=True)
@@ -341,7 +341,7 @@ async def hold_demo(console: Console, path: Path) -> DemoRun:
         async with agent:
             console.print(Heading(f"{TURNS} turns of an agent with tools", "SQLite, every commit on disk"))
             run = await drive(console, agent, model, clock, history, timer)
-            console.print(Text("Over the ceiling a summary is on its way. No turn waits for it.", "yellow"))
+            console.print(Text("Above the ceiling, a summary is written. No turn waits for it.", "yellow"))
             draw_metrics(console, run)
             await ask_once_more(console, agent, template)
             await draw_history(console, agent)

@@ -1,15 +1,18 @@
 """The conversation of the demo: a trip and a code base, 300 turns with tool calls, the same every time.
 
-`DemoModel` plays the assistant's part. The turns are real ones of a real agent: it composes, asks this model,
-runs the tools and stores what was said.
+`demo_script.toml` has the words, and `DemoModel` plays the assistant's part. The turns are real ones of a
+real agent: it composes, asks this model, runs the tools and stores what was said.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from random import Random
+from string import Template
 from typing import Any
 
 from autonomy_ctx.formats.base import ModelReply, Usage
@@ -20,20 +23,9 @@ from autonomy_ctx.messages.wire import from_dict
 from autonomy_ctx.models.offline import OfflineModel
 from autonomy_ctx.tools.tool import Tool, tool
 
-CITIES = ("Porto", "Lisbon", "Coimbra", "Évora", "Braga", "Faro", "Sintra", "Aveiro", "Tomar", "Óbidos")
-FILES = ("fares.py", "rooms.py", "cache.py", "dates.py", "booking.py", "mail.py", "search.py", "users.py")
-TESTS = ("rounds_half_up", "survives_a_restart", "refuses_a_past_date", "keeps_the_order", "times_out")
-# What is said once, by the number of its turn: it holds until something takes its place.
-STATEMENTS = {
-    2: "The ferry to Berlenga leaves at 9:40 from pier 3.",
-    9: "My booking code is PT-4711.",
-    25: "Never book anything above 120 EUR a night.",
-    60: "I prefer window seats.",
-    90: "The budget is 900 EUR.",
-    140: "Let's take the train on 4 May, not the bus.",
-    190: "My booking code is PT-5822 now.",
-    240: "The budget is 1,100 EUR now.",
-}
+SCRIPT: dict[str, Any] = tomllib.loads(
+    files("autonomy_ctx").joinpath("cli", "demo_script.toml").read_text(encoding="utf-8")
+)
 LAST_QUESTION = "From which pier does the ferry to Berlenga go?"
 # Between two turns: a person reads the answer, and a provider still has its cache.
 TURN_SECONDS = 90
@@ -81,77 +73,41 @@ class Script:
         """So many turns; some only state something."""
         made = 0
         while made < number:
-            topic = self._random.choice((self._journey, self._room, self._bug, self._review))
+            draw = self._random.choice((self._journey, self._room, self._bug, self._review))
             for _ in range(min(self._random.randint(2, 5), number - made)):
                 made += 1
-                statement = STATEMENTS.get(made)
-                yield topic() if statement is None else RehearsedTurn(question=statement, answer="Noted.")
+                statement = SCRIPT["statements"].get(str(made))
+                if statement is None:
+                    yield _rehearse(draw.__name__.removeprefix("_"), draw())
+                else:
+                    yield RehearsedTurn(question=statement, answer="Noted.")
 
-    def _journey(self) -> RehearsedTurn:
-        start, end = self._random.sample(CITIES, 2)
+    def _journey(self) -> dict[str, Any]:
+        start, end = self._random.sample(SCRIPT["cities"], 2)
         fare, hours = self._random.randint(10, 48), self._random.randint(1, 4)
-        bus = fare // 2 + 3
-        return RehearsedTurn(
-            question=f"How do I get from {start} to {end} on Sunday, without a car?",
-            calls=(
-                RehearsedCall(
-                    "search_trains",
-                    f'{{"start": "{start}", "end": "{end}", "day": "sunday"}}',
-                    f'[{{"leaves": "08:{fare}", "hours": {hours}, "eur": {fare}}}, {{"leaves": "13:05"}}]',
-                ),
-                RehearsedCall(
-                    "search_buses",
-                    f'{{"start": "{start}", "end": "{end}"}}',
-                    f'[{{"eur": {bus}}}]',
-                ),
-            ),
-            answer=f"Take the 08:{fare}: {hours} h, {fare} EUR. The bus costs {bus} EUR but needs two "
-            f"changes. Shall I hold a seat by the window?",
-        )
+        return {"start": start, "end": end, "fare": fare, "hours": hours, "bus": fare // 2 + 3}
 
-    def _room(self) -> RehearsedTurn:
-        city, price = self._random.choice(CITIES), self._random.randint(55, 140)
-        return RehearsedTurn(
-            question=f"And somewhere quiet to sleep in {city}, with breakfast, two nights?",
-            calls=(
-                RehearsedCall(
-                    "search_rooms",
-                    f'{{"city": "{city}", "nights": 2, "quiet": true}}',
-                    f'[{{"name": "Casa do Largo", "eur": {price}}}, {{"name": "Pensão {city}"}}]',
-                ),
-            ),
-            answer=f"Casa do Largo in {city} has a quiet room for {price} EUR a night, breakfast included.",
-        )
+    def _room(self) -> dict[str, Any]:
+        return {"city": self._random.choice(SCRIPT["cities"]), "price": self._random.randint(55, 140)}
 
-    def _bug(self) -> RehearsedTurn:
-        file, test = self._random.choice(FILES), self._random.choice(TESTS)
-        line = self._random.randint(12, 240)
-        return RehearsedTurn(
-            question=f"test_{test} fails on CI but not here. It touches {file}. Can you look?",
-            calls=(
-                RehearsedCall(
-                    "read_file",
-                    f'{{"path": "src/{file}"}}',
-                    f"def load(day):\n    return CACHE[day]  # {line}",
-                ),
-                RehearsedCall(
-                    tool="run_tests",
-                    arguments=f'{{"name": "test_{test}"}}',
-                    # What programs print is not always clean text.
-                    result=f"\x1b[31mFAILED\x1b[0m {file}:{line} KeyError",
-                ),
-            ),
-            answer=f"Line {line} of {file} reads the cache before the first write. CI starts with an empty "
-            f"one; your machine does not. I would fall back to the database there.",
-        )
+    def _bug(self) -> dict[str, Any]:
+        file, test = self._random.choice(SCRIPT["files"]), self._random.choice(SCRIPT["tests"])
+        return {"file": file, "test": test, "line": self._random.randint(12, 240)}
 
-    def _review(self) -> RehearsedTurn:
-        file, other = self._random.sample(FILES, 2)
-        return RehearsedTurn(
-            question=f"Would you move the retry from {file} to {other}?",
-            answer=f"Yes. {other} already knows the deadline, {file} does not, and two retries multiply: "
-            f"3 times 3 is 9 requests for one click.",
-        )
+    def _review(self) -> dict[str, Any]:
+        file, other = self._random.sample(SCRIPT["files"], 2)
+        return {"file": file, "other": other}
+
+
+def _rehearse(topic: str, drawn: Mapping[str, Any]) -> RehearsedTurn:
+    """A turn about a topic, with what was drawn for it."""
+    texts = SCRIPT["topics"][topic]
+    calls = [
+        RehearsedCall(**{name: Template(text).substitute(drawn) for name, text in call.items()})
+        for call in texts.get("calls", ())
+    ]
+    question, answer = (Template(texts[name]).substitute(drawn) for name in ("question", "answer"))
+    return RehearsedTurn(question=question, calls=tuple(calls), answer=answer)
 
 
 class DemoModel:

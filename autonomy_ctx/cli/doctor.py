@@ -16,16 +16,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from autonomy_ctx.agents.agent_tools import LARGE_TOOLS
 from autonomy_ctx.cli.database import ServerState, connect_read_only, hears_notifications, read_server_state
+from autonomy_ctx.cli.explain import describe_large_tools
 from autonomy_ctx.cli.output import ExitCode, Output, clean_line, count, describe_error
 from autonomy_ctx.cli.target import (
     POSTGRES,
@@ -47,6 +48,7 @@ from autonomy_ctx.models.providers import PROVIDERS, Provider
 # What each extra installs.
 EXTRAS = {
     "tokens": ("splintr-rs",),
+    "images": ("pillow",),
     "embeddings": ("model2vec", "numpy"),
     "otel": ("opentelemetry-api",),
     "local": ("xllamacpp",),
@@ -92,22 +94,19 @@ class Diagnosis:
     text: str
 
 
-async def examine(
-    output: Output,
-    memory: MemoryOption = None,
-    network: Annotated[
-        bool, typer.Option("--network", help="Also connect to the providers whose keys are set.")
-    ] = False,
-) -> int:
+async def examine(output: Output, memory: MemoryOption = None, network: bool = False) -> int:
     """Check this installation and, with --memory, a memory: versions, schema, integrity, rights, keys.
 
     The exit code is 1 if something is wrong. No key is shown or sent.
+
+    Args:
+        network: Also connect to the providers whose keys are set.
     """
     findings = [*_examine_program(), *_examine_extras()]
     if memory:
         findings += [one async for one in _examine_memory(output, memory)]
     else:
-        findings.append(Diagnosis("memory", "database", "note", "none was named; --memory examines one"))
+        findings.append(Diagnosis("memory", "database", "note", "not checked; give --memory to check it"))
     findings += [*_examine_table(), *_examine_keys()]
     if network:
         findings += [one async for one in _examine_network()]
@@ -134,8 +133,8 @@ def _examine_program() -> Iterator[Diagnosis]:
             "SQLite",
             "warning",
             f"{sqlite3.sqlite_version} can damage a file that two connections write and checkpoint at once; "
-            f"{fixed} has the fix. Processes that use autonomy_ctx take turns: let no other program write to "
-            f"the file",
+            f"{fixed} fixes this. Processes that use autonomy_ctx take turns; do not let another program "
+            f"write to the file",
         )
     else:
         yield Diagnosis("program", "SQLite", "ok", sqlite3.sqlite_version)
@@ -187,19 +186,23 @@ async def _examine_memory(output: Output, given: str) -> AsyncIterator[Diagnosis
                 yield finding
             yield await _examine_notifications(url)
         async with Memory(url) as opened:
-            yield Diagnosis("memory", "writing", "ok", "a trial write went well")
-            for model in await _find_unknown_models(opened):
+            yield Diagnosis("memory", "writing", "ok", "a test write succeeded")
+            recent = await _read_recent_turns(opened)
+            for model in recent.unknown_models:
                 yield Diagnosis("models", model, "warning", _describe_unknown(model))
+            for agent, tokens in recent.large_tools.items():
+                name = f"tools of {agent}" if agent else "tools"
+                yield Diagnosis("memory", clean_line(name), "warning", describe_large_tools(tokens))
     except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
         yield Diagnosis("memory", "opening", "problem", describe_error(error))
 
 
 def _examine_schema(found: int | None, known: int) -> Diagnosis:
     if found is None:
-        text = "there are no tables of autonomy_ctx; a program that opens it makes them"
+        text = "the database has no tables of autonomy_ctx; they are created when a program opens it"
         return Diagnosis("memory", "schema", "warning", text)
     if found < known:
-        text = f"version {found}; `autonomy-ctx migrate` brings it to {known}"
+        text = f"version {found}; run `autonomy-ctx migrate` to upgrade it to {known}"
         return Diagnosis("memory", "schema", "warning", text)
     if found > known:
         text = f"version {found}, and this program knows up to {known}; upgrade autonomy_ctx"
@@ -241,7 +244,7 @@ def _find_faults(file: Path) -> list[str]:
             broken = connection.execute("PRAGMA foreign_key_check").fetchmany(5)
     except sqlite3.DatabaseError as error:
         return [str(error)]
-    return [f"table {table} names a row of {parent} that is not there" for table, _, parent, _ in broken]
+    return [f"table {table} refers to a missing row of {parent}" for table, _, parent, _ in broken]
 
 
 def _megabytes(size: int) -> str:
@@ -253,7 +256,7 @@ def _examine_server(state: ServerState) -> Iterator[Diagnosis]:
 
     number = f"PostgreSQL {state.server_version // 10000}.{state.server_version % 10000}"
     is_old = state.server_version < MIN_SERVER_VERSION
-    needed = f"; autonomy_ctx needs {MIN_SERVER_VERSION // 10000} or a later one" if is_old else ""
+    needed = f"; autonomy_ctx needs {MIN_SERVER_VERSION // 10000} or later" if is_old else ""
     yield Diagnosis("memory", "server", "problem" if is_old else "ok", number + needed)
     is_utf8 = state.encoding == "UTF8"
     advice = "" if is_utf8 else ", which cannot hold every text; create the database with ENCODING 'UTF8'"
@@ -268,36 +271,47 @@ def _examine_server(state: ServerState) -> Iterator[Diagnosis]:
         text = "this user may read and write; upgrades need a user who may create in the database"
         yield Diagnosis("memory", "rights", "ok", text)
     if state.is_behind_pooler:
-        yield Diagnosis("memory", "pooler", "note", "a pooler, such as pgbouncer, is before the server")
+        yield Diagnosis("memory", "pooler", "note", "a pooler, such as pgbouncer, is in front of the server")
 
 
 async def _examine_notifications(url: str) -> Diagnosis:
     if await hears_notifications(url):
-        return Diagnosis("memory", "notifications", "ok", "processes wake each other at once")
-    text = "none arrive, as behind a pooler: waiting takes up to two seconds longer. Give `listen_dsn`"
+        return Diagnosis("memory", "notifications", "ok", "processes notify each other at once")
+    text = "none arrive, probably because of a pooler; waits last up to two seconds longer. Give `listen_dsn`"
     return Diagnosis("memory", "notifications", "warning", text)
 
 
 # -- models -------------------------------------------------------------------------------------------
 
 
-async def _find_unknown_models(memory: Memory) -> list[str]:
-    """The models of recent turns that are not in the table."""
+class RecentTurns(NamedTuple):
+    """The models of recent turns that are not in the table, and the tokens of many tools by agent."""
+
+    unknown_models: list[str]
+    large_tools: dict[str, int]
+
+
+async def _read_recent_turns(memory: Memory) -> RecentTurns:
     names: set[str] = set()
+    tools: dict[str, int] = {}
     found = 0
     async for info in iterate_all(memory, None, None):
         own = memory.for_agent(info.agent) if info.agent else memory
         turns = await list_turns(own, info.scope, info.conversation, limit=1)
         names |= {turn.model for turn in turns if turn.model}
+        for turn in turns:
+            if turn.request_tokens is not None and turn.request_tokens - turn.tokens > LARGE_TOOLS:
+                tools[info.agent] = max(turn.request_tokens - turn.tokens, tools.get(info.agent, 0))
         found += 1
         if found == RECENT_CONVERSATIONS:
             break
-    return sorted(name for name in names if not is_known_model(name) and name not in OWN_MODELS)
+    unknown = sorted(name for name in names if not is_known_model(name) and name not in OWN_MODELS)
+    return RecentTurns(unknown, tools)
 
 
 def _describe_unknown(name: str) -> str:
     info = find_model(name)
-    known = "nothing is known of it" if info is None else f"not in the table; it is taken for {info.name}"
+    known = "it is not known" if info is None else f"not in the table; the values of {info.name} are used"
     return f"{known}; upgrade autonomy_ctx, or add a row to autonomy_ctx.tokens.MODELS"
 
 
@@ -336,7 +350,7 @@ async def _examine_network() -> AsyncIterator[Diagnosis]:
     for address, provider in providers.items():
         yield await _reach(provider.name, address)
     if not providers:
-        yield Diagnosis("network", "providers", "note", "none has a key or an address; nothing was asked")
+        yield Diagnosis("network", "providers", "note", "no provider has a key or an address")
 
 
 async def _reach(name: str, address: str) -> Diagnosis:
@@ -349,7 +363,7 @@ async def _reach(name: str, address: str) -> Diagnosis:
         async with httpx.AsyncClient(timeout=REACH_SECONDS) as client:
             await client.head(f"{urlsplit(address).scheme}://{host}/")
     except httpx.HTTPError as error:
-        text = f"{host} cannot be reached ({type(error).__name__}); look at the network, proxies and names"
+        text = f"{host} cannot be reached ({type(error).__name__}); check the network, the proxy and DNS"
         return Diagnosis("network", name, "problem", text)
     milliseconds = (time.perf_counter() - begun) * 1000
     return Diagnosis("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
@@ -377,7 +391,7 @@ def _print(output: Output, findings: list[Diagnosis]) -> None:
     ending = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
     style = "bold red" if problems else "bold yellow" if warnings else "bold green"
     output.print("")
-    output.print(Text(" and ".join(ending) if ending else "all is well", style=style))
+    output.print(Text(" and ".join(ending) if ending else "no problems were found", style=style))
 
 
 def _new_group() -> Table:

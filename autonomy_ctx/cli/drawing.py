@@ -44,19 +44,24 @@ NARROW = 72
 LINE_CHARACTERS = 1_000
 
 
-class SectionLike(Protocol):
-    """The part of a section that is drawn, of the report of a compose or of an inspection."""
+class PartLike(Protocol):
+    """The part of a request that has a share of a bar: a section, the tools, the schema of the answer."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def tokens(self) -> int: ...
+
+
+class SectionLike(PartLike, Protocol):
+    """The part of a section that is drawn, of the report of a compose or of an inspection."""
+
     @property
     def kind(self) -> str: ...
     @property
     def status(self) -> str: ...
     @property
     def reason(self) -> str | None: ...
-    @property
-    def tokens(self) -> int: ...
     @property
     def messages(self) -> int: ...
     @property
@@ -121,9 +126,9 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class SectionBar:
-    """The sections of a context as one bar, each as long as its share of the tokens."""
+    """The parts of a request as one bar, each as long as its share of the tokens."""
 
-    sections: Sequence[SectionLike]
+    sections: Sequence[PartLike]
     width: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

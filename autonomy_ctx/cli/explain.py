@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from autonomy_ctx.agents.agent_tools import LARGE_TOOLS
+from autonomy_ctx.agents.explain import NOT_KEPT
 from autonomy_ctx.cli.drawing import (
     FAILED_STYLE,
     NARROW,
@@ -35,16 +37,36 @@ from autonomy_ctx.cli.target import (
 )
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.inspection.changes import describe_end
-from autonomy_ctx.inspection.turn import TurnInfo, TurnReport, TurnSection, inspect_turn, list_turns
+from autonomy_ctx.inspection.turn import (
+    MAX_TURNS,
+    TurnInfo,
+    TurnMessage,
+    TurnReport,
+    TurnSection,
+    inspect_turn,
+    list_turns,
+    read_number,
+)
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.section import Omission
+from autonomy_ctx.template.composed import Definitions
 
 # The beginning of an id stands for it from this many characters on.
 MIN_PREFIX = 4
-# A turn is looked for among so many, and an error lists so many.
-MAX_TURNS, MAX_LISTED = 10_000, 8
-OMITTED_NOUNS = {"messages": "message", "facts": "fact", "pins": "pinned message", "profile": "line"}
+# An error lists so many turns.
+MAX_LISTED = 8
+# So many of the largest messages of a turn are named.
+MAX_LARGEST = 3
+_DEFINITIONS = {"tools": "tools", "output_schema": "the schema of the answer"}
+OMITTED_NOUNS = {
+    "messages": "message",
+    "facts": "fact",
+    "pins": "pinned message",
+    "profile": "line",
+    "results": "old result",
+    "images": "old image",
+}
 
 
 async def explain_turn(
@@ -54,8 +76,11 @@ async def explain_turn(
         str | None,
         typer.Argument(
             metavar="TURN",
-            help="The position of the user's message, or the id of the turn. Without it: the newest turn.",
+            help="The number of a turn, see `show --turns`, or its id. Without it: the newest turn.",
         ),
+    ] = None,
+    turn_option: Annotated[
+        str | None, typer.Option("--turn", metavar="TURN", help="The same as TURN.")
     ] = None,
     memory: MemoryOption = None,
     conversation: ConversationOption = None,
@@ -69,19 +94,27 @@ async def explain_turn(
 ) -> None:
     """Explain a turn: tokens and source of each section, what was cut and why, cache, cost, changes.
 
-    A number alone is a turn. Agents record the newest turns of each conversation; `autonomy-ctx show --turns`
-    lists them.
+    A number alone is a turn. The figures of every turn are kept, its messages only of the newest turns;
+    `autonomy-ctx show --turns` lists them.
     """
+    if turn is not None and turn_option is not None:
+        raise WrongInput(f"{turn!r} and --turn both name a turn; leave out one")
+    turn = turn or turn_option
     if conversation is not None and turn is not None:
-        raise WrongInput(f"{name!r} and --conversation both name a conversation; give one of them")
+        raise WrongInput(f"{name!r} and --conversation both name a conversation; leave out one")
     if conversation is not None or (turn is None and name is not None and name.isdecimal()):
         name, turn = conversation, name
     async with open_memory(memory) as opened:
-        key, known = await _find_turn(opened, name, turn, scope=scope, agent=agent)
+        key, info = await _find_turn(opened, name, turn, scope=scope, agent=agent)
         view = opened.for_agent(key.agent)
-        report = await inspect_turn(view, key.scope, key.conversation, known, step=step)
+        report: TurnInfo | TurnReport = info
+        if info.has_context or step is not None or messages:
+            report = await inspect_turn(view, key.scope, key.conversation, info.number or info.id, step=step)
     if output.is_json:
         output.print_json(report.to_dict())
+        return
+    if isinstance(report, TurnInfo):
+        print_figures(output, key, report)
         return
     print_turn(output, report)
     if messages:
@@ -91,7 +124,7 @@ async def explain_turn(
 
 async def _find_turn(
     memory: Memory, name: str | None, turn: str | None, **place: str | None
-) -> tuple[Key, str | None]:
+) -> tuple[Key, TurnInfo]:
     """The conversation of a name, and a turn of it; a name alone may also be the id of a turn."""
     try:
         key = await find_conversation(memory, name, **place)
@@ -106,31 +139,36 @@ async def _find_turn(
     return key, await resolve_turn(memory.for_agent(key.agent), key, turn)
 
 
-async def resolve_turn(memory: Memory, key: Key, given: str | None) -> str | None:
-    """The id of the turn that was meant; None for the newest."""
-    limit = 1 if given is None else MAX_TURNS
-    turns = await list_turns(memory, key.scope, key.conversation, limit=limit)
+async def resolve_turn(memory: Memory, key: Key, given: str | None) -> TurnInfo:
+    """The turn that was meant, by its number, the position of its message or its id; None is the newest."""
+    number = read_number(given)
+    turns = await list_turns(memory, key.scope, key.conversation, limit=1 if given is None else MAX_TURNS)
     if not turns:
         raise WrongInput(
-            f"no turn of {key.conversation!r} is recorded: agents record theirs, messages that were only "
-            f"stored have none"
+            f"no turn of {key.conversation!r} is recorded; only agents record turns. Send an agent a message "
+            "first, for example with `autonomy-ctx chat`"
         )
     if given is None:
-        return None
+        return turns[-1]
+    if number is not None:
+        page = await list_turns(memory, key.scope, key.conversation, before=number + 1, limit=1)
+        if page and page[-1].number == number:
+            return page[-1]
     found = [turn for turn in turns if turn.id == given]
+    # Of records of 0.2, a number is the position of the user's message.
     found = found or [turn for turn in turns if str(turn.position) == given]
     if not found and len(given) >= MIN_PREFIX:
         found = [turn for turn in turns if turn.id.startswith(given)]
     if len({turn.id for turn in found}) == 1:
-        return found[-1].id
+        return found[-1]
     if found:
         raise WrongInput(f"several turns begin with {given!r}; give more of the id:\n{_list_turns(found)}")
     raise WrongInput(f"there is no record of turn {given!r}; the newest are:\n{_list_turns(turns)}")
 
 
-def turn_name(turn: TurnInfo) -> str:
-    """Name a turn as the command line does: by the position of its message, or by its id."""
-    return clean_line(turn.id) if turn.position is None else str(turn.position)
+def turn_name(turn: TurnInfo | TurnReport) -> str:
+    """Name a turn as the command line does: by its number; of 0.2, by its position or its id."""
+    return clean_line(str(turn.number or turn.position or turn.id))
 
 
 def _list_turns(turns: Sequence[TurnInfo]) -> str:
@@ -139,30 +177,67 @@ def _list_turns(turns: Sequence[TurnInfo]) -> str:
 
 def print_turn(output: Output, report: TurnReport) -> None:
     """A turn as people read it."""
-    name = report.id if report.position is None else str(report.position)
-    output.print(Heading(f"Turn {clean_line(name)}", f"{clean_line(report.id)} · {format_time(report.at)}"))
-    names = [report.conversation, f"scope {report.scope}", f"agent {report.agent}" if report.agent else ""]
-    output.print(Text(" · ".join(clean_line(name) for name in names if name), NOTE_STYLE))
+    _print_heading(output, report, report)
     said = next((one for one in report.messages if one.position == report.position), None)
     if said is not None and report.position is not None:
         output.print(Padding(Text(clean_line(said.text, 3 * output.width), "green"), (1, 0, 0, 2)))
     output.print("")
-    output.print(SectionBar(report.sections))
-    output.print(_draw_sections(report.sections, output.width))
+    output.print(SectionBar([*report.sections, *report.definitions]))
+    output.print(_draw_sections(report.sections, report.definitions, output.width))
     for line in _section_notes(report.sections):
         output.print(line)
+    tools = next((one.tokens for one in report.definitions if one.name == "tools"), 0)
+    if tools > LARGE_TOOLS:
+        output.print(_bullet(Text(describe_large_tools(tools), "yellow")))
     output.print(Heading("Tokens and cost"))
     output.print(value_table(_value_rows(report)))
-    output.print(Heading("Since the turn before", clean_line(report.previous or "")))
+    output.print(Heading("Changes since the previous turn", clean_line(report.previous or "")))
     if report.previous is None:
-        output.print(Text("this is the first turn that is recorded", NOTE_STYLE))
+        output.print(Text("this is the first recorded turn", NOTE_STYLE))
     elif not report.changes:
         output.print(Text("nothing changed", NOTE_STYLE))
     for change in report.changes:
         output.print(_bullet(Text(clean_line(change))))
 
 
-def _draw_sections(sections: Sequence[TurnSection], width: int) -> Table:
+def print_figures(output: Output, key: Key, turn: TurnInfo) -> None:
+    """The figures of a turn whose full context is not kept."""
+    _print_heading(output, turn, key)
+    if turn.text:
+        output.print(Padding(Text(clean_line(turn.text, 3 * output.width), "green"), (1, 0, 0, 2)))
+    output.print("")
+    table = make_table("section")
+    table.add_column("tokens", justify="right")
+    for index, section in enumerate(turn.sections):
+        table.add_row(Text(f"▌ {clean_line(section.name)}", section_style(index)), f"{section.tokens:,}")
+    output.print(table)
+    output.print(Heading("Tokens and cost"))
+    output.print(value_table(_figure_rows(turn)))
+    output.print("")
+    output.note(NOT_KEPT)
+
+
+def _figure_rows(turn: TurnInfo) -> Iterator[tuple[str, str, str]]:
+    yield "context", f"{turn.tokens:,}", f"tokens, {turn.shared_tokens:,} of them in a shared prefix"
+    if turn.request_tokens is not None:
+        yield "request", f"{turn.request_tokens:,}", "tokens with the tools"
+    yield "steps", f"{turn.steps:,}", "" if turn.seconds is None else f"in {turn.seconds:,.1f} s"
+    if turn.epoch is not None:
+        ended = ", ".join(describe_end(reason) for reason in turn.end_reasons)
+        yield "epoch", str(turn.epoch), ended
+    yield "model", "", clean_line(turn.model or "not known")
+    if turn.usage is not None:
+        yield "usage", "", f"the provider counted {_describe_usage(turn.usage)}"
+    yield "cost", "" if turn.cost is None else format_money(turn.cost), "" if turn.cost else "not known"
+
+
+def _print_heading(output: Output, turn: TurnInfo | TurnReport, place: Key | TurnReport) -> None:
+    output.print(Heading(f"Turn {turn_name(turn)}", f"{clean_line(turn.id)} · {format_time(turn.at)}"))
+    names = [place.conversation, f"scope {place.scope}", f"agent {place.agent}" if place.agent else ""]
+    output.print(Text(" · ".join(clean_line(name) for name in names if name), NOTE_STYLE))
+
+
+def _draw_sections(sections: Sequence[TurnSection], definitions: Sequence[Definitions], width: int) -> Table:
     is_wide = width >= NARROW
     table = make_table()
     table.expand = True
@@ -183,7 +258,24 @@ def _draw_sections(sections: Sequence[TurnSection], width: int) -> Table:
             Text(_percent(section.cached_tokens, section.tokens), NOTE_STYLE),
             *([Text(clean_line(source), style)] if is_wide else []),
         )
+    for index, one in enumerate(definitions, len(sections)):
+        name = Text(f"▌ {one.name}", section_style(index))
+        more = ["", "", Text(_describe_definitions(one), NOTE_STYLE)] if is_wide else [""]
+        table.add_row(name, f"{one.tokens:,}", *more)
     return table
+
+
+def describe_large_tools(tokens: int) -> str:
+    """The cost of a long list of tools, and what to do about it."""
+    return (
+        f"{tokens:,} tokens of tools are sent with every request; `Agent(..., tool_budget={LARGE_TOOLS})` "
+        f"lists a few and lets the model find the others"
+    )
+
+
+def _describe_definitions(one: Definitions) -> str:
+    names = clean_line(", ".join(one.items))
+    return f"{count(len(one.items), 'tool')}: {names}" if one.name == "tools" and names else names
 
 
 def _draw_change(change: int | None) -> Text:
@@ -216,7 +308,7 @@ def _section_notes(sections: Sequence[TurnSection]) -> Iterator[Table]:
 def _describe_omission(omission: Omission) -> str:
     what = count(omission.count, OMITTED_NOUNS[omission.what])
     where = ""
-    if omission.what == "messages":
+    if omission.what in ("messages", "results", "images"):
         where = (
             f" ({omission.first})"
             if omission.first == omission.last
@@ -231,16 +323,25 @@ def _bullet(text: Text) -> Table:
     return table
 
 
+def _name_message(message: TurnMessage) -> str:
+    """A message by its position, role and tool; one that a section made by the section."""
+    place = message.section if message.position is None else f"#{message.position}"
+    return clean_line(" ".join(filter(None, [place, message.role, message.name])))
+
+
 def _describe_epoch(report: TurnReport) -> str:
     if report.end_reason is not None:
         return describe_end(report.end_reason)
     appended = sum(message.is_appended for message in report.messages)
-    return f"{count(appended, 'text')} of sections appended since it began"
+    return f"{count(appended, 'text')} of sections appended since the epoch began"
 
 
 def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
     step = f"step {report.step} of {report.steps}, " if report.steps > 1 else ""
     yield "context", f"{report.tokens:,}", f"tokens, {step}composed in {report.milliseconds:.1f} ms"
+    if report.definitions and report.request_tokens is not None:
+        beside = ", ".join(f"{one.tokens:,} of {_DEFINITIONS[one.name]}" for one in report.definitions)
+        yield "request", f"{report.request_tokens:,}", f"tokens: {report.tokens:,} of messages, {beside}"
     if report.budget is not None:
         used, most = report.budget.used, report.budget.max_tokens
         reserved = (
@@ -249,13 +350,12 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
             else ""
         )
         yield "budget", f"{used / most:.0%}", f"{used:,} of {most:,} tokens{reserved}"
-    if report.tool_tokens:
-        yield "tools", f"{report.tool_tokens:,}", "tokens of tool descriptions"
     share = _percent(report.cached_tokens, report.tokens) or "0%"
     yield (
         "cached",
         share,
-        f"{report.cached_tokens:,} tokens begin as in the context before; {report.new_tokens:,} are new",
+        f"{report.cached_tokens:,} tokens are a shared prefix with the previous context; "
+        f"{report.new_tokens:,} are new",
     )
     if report.epoch is not None:
         yield "epoch", str(report.epoch), _describe_epoch(report)
@@ -266,13 +366,15 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         yield "missed", "", f"the provider says of its cache: {clean_line(miss.reason)}{tokens}"
     if report.floor is not None and report.ceiling is not None:
         yield "window", "", f"between floor {report.floor:,} and ceiling {report.ceiling:,} messages"
+    largest = sorted(report.messages, key=lambda one: -one.tokens)[:MAX_LARGEST]
+    yield "largest", "", ", ".join(f"{_name_message(one)} ({one.tokens:,} tokens)" for one in largest)
     yield "model", "", clean_line(report.model or "not known")
     thinking = report.thinking
     if thinking.sent or thinking.left_out:
         why = f"; {thinking.left_out:,} left out: {'; '.join(thinking.reasons)}" if thinking.left_out else ""
         yield "thinking", f"{thinking.sent:,}", f"blocks of earlier replies were sent back{why}"
     if thinking.is_summary_refused:
-        yield "summary", "", "the provider refused the one that it had written; ours was sent in its place"
+        yield "summary", "", "the provider refused its own summary; ours was sent instead"
     usage = report.usage
     if usage is None:
         yield "usage", "", "the provider's count is not known"
@@ -283,9 +385,9 @@ def _value_rows(report: TurnReport) -> Iterator[tuple[str, str, str]]:
         yield "cost", "", "the price of this model is not known"
         return
     if cost.estimated is not None:
-        yield "cost", format_money(cost.estimated), "estimated from the counts here"
+        yield "cost", format_money(cost.estimated), "estimated from local token counts"
     if cost.reported is not None:
-        yield "", format_money(cost.reported), "by what the provider counted"
+        yield "", format_money(cost.reported), "from the provider's token counts"
     if cost.turn is not None and report.steps > 1:
         yield "", format_money(cost.turn), f"for all {report.steps} steps of the turn"
 

@@ -34,28 +34,26 @@ MAX_FILE_CONVERSATIONS = 50
 
 async def inspect(
     output: Output,
-    conversation: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[CONVERSATION]",
-            help="The conversation to show first; with --html, the only one to write.",
-        ),
-    ] = None,
+    conversation: Annotated[str | None, typer.Argument(metavar="[CONVERSATION]")] = None,
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    html: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write one self-contained HTML file instead; - means stdout."),
-    ] = None,
-    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 0,
-    write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions on the page.")] = False,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    html: Annotated[str | None, typer.Option(metavar="FILE")] = None,
+    port: Annotated[int, typer.Option("--port", "-p")] = 0,
+    write: bool = False,
+    open_browser: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
-    """Look at conversations in a browser: the timeline, every turn, the summary, the facts.
+    """Show conversations in a browser: the timeline, every turn, the summary, the facts.
 
     The page is served on this machine only, with a new random token, until Ctrl-C. With --html, it is
     written to a file that needs no server.
+
+    Args:
+        conversation: The conversation to show first; with --html, the only one to write.
+        html: Write one self-contained HTML file instead; - means stdout.
+        port: The port; 0 means any free port.
+        write: Allow changes and deletions on the page.
+        open_browser: Open the page in the browser.
     """
     if html is not None and (port or write or open_browser):
         raise WrongInput("--html writes a file and starts no server; leave out --port, --write and --open")
@@ -94,7 +92,7 @@ async def _serve(
             else:
                 # An address on two lines cannot be clicked.
                 output.console.print(page, soft_wrap=True)
-                output.note("open it in a browser on this machine; Ctrl-C ends it")
+                output.note("open it in a browser on this machine; Ctrl-C stops it")
             sys.stdout.flush()
             if open_browser:
                 await anyio.to_thread.run_sync(webbrowser.open, page)
@@ -143,4 +141,4 @@ async def _write_file(output: Output, memory: Memory, file: str, chosen: Convers
         f"{file}: {count(len(keys), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
     )
     if left_out:
-        output.note(f"{count(left_out, 'older conversation')} left out; --scope or a name chooses others")
+        output.note(f"{count(left_out, 'older conversation')} left out; choose by --scope or a name")

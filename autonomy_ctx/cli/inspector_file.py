@@ -78,8 +78,9 @@ async def _answers(memory: Memory, report: ConversationReport) -> AsyncIterator[
     given = (memory, report.scope, report.conversation)
     yield _question("conversation", place), report.to_dict()
     yield _question("timeline", place), (await inspect_timeline(*given)).to_dict()
-    turns = [turn.id for turn in report.turns]
-    for turn in report.turns:
+    explained = [turn for turn in report.turns if turn.has_context]
+    turns = [turn.id for turn in explained]
+    for turn in explained:
         for step in [None, *range(1, turn.steps + 1)]:
             try:
                 shown = await inspect_turn(*given, turn.id, step=step)
@@ -151,15 +152,11 @@ def render_inspector_html(data: dict[str, Any]) -> str:
 
 def encode_data(data: Any) -> str:
     """JSON that stands safely inside an element: no character of it is markup."""
-    texts = _shared_texts(data)
+    counted = Counter(text for text in _strings(data) if len(text) >= _SHARED_CHARACTERS)
+    texts = [text for text, times in counted.items() if times > 1]
     places = {text: place for place, text in enumerate(texts)}
     text = json.dumps({"texts": texts, "data": _share(data, places)}, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _shared_texts(data: Any) -> list[str]:
-    counted = Counter(text for text in _strings(data) if len(text) >= _SHARED_CHARACTERS)
-    return [text for text, times in counted.items() if times > 1]
 
 
 def _strings(value: Any) -> Iterator[str]:

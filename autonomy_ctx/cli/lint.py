@@ -20,20 +20,14 @@ from autonomy_ctx.template.template import ContextTemplate
 CHANGES = {"stable": "never", "slow": "now and then", "volatile": "every turn"}
 
 
-def lint_templates(
-    output: Output,
-    place: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE[:NAME]",
-            help="A Python file with templates or agents, or one of them, or a function that returns one.",
-        ),
-    ],
-) -> int:
+def lint_templates(output: Output, place: Annotated[str, typer.Argument(metavar="FILE[:NAME]")]) -> int:
     """Show the order in which a template sends its sections, and how well a provider can cache it.
 
     The sizes are typical values. The file is executed. The exit code is 1 if a section makes turns more
     expensive than necessary.
+
+    Args:
+        place: A Python file with templates or agents. NAME chooses one, or a function that returns one.
     """
     found = load_objects(place, is_template, "ContextTemplate or Agent")
     plans = [make_plan(name, template_of(value)) for name, value in found.items()]
@@ -95,7 +89,7 @@ def _print_plan(output: Output, plan: dict[str, Any]) -> None:
     table.add_column("each turn")
     for section in plan["sections"]:
         kind = section["kind"]
-        read = ("from the cache", "green") if section["cached"] else ("read anew", "yellow")
+        read = ("from the cache", "green") if section["cached"] else ("not cached", "yellow")
         table.add_row(
             Text(clean_line(section["name"]), style="bold"),
             Text(_describe_changes(section), style=KIND_STYLES[kind]),
@@ -106,4 +100,4 @@ def _print_plan(output: Output, plan: dict[str, Any]) -> None:
     for warning in plan["warnings"]:
         output.print(Text.assemble(("✗ ", "yellow"), clean_line(warning["problem"])))
     if not plan["warnings"]:
-        output.print(Text.assemble(("✓ ", "green"), "no section lets every turn begin a new epoch"))
+        output.print(Text.assemble(("✓ ", "green"), "no section starts a new epoch in every turn"))

@@ -10,54 +10,40 @@ import anyio
 import typer
 
 from autonomy_ctx.cli.output import Output, WrongInput
-from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, is_new_file, open_memory
+from autonomy_ctx.cli.target import TOKEN_VARIABLE, WHERE, AgentOption, MemoryOption, is_new_file, open_memory
 from autonomy_ctx.memory.memory import Memory
-
-TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 
 
 async def serve_mcp(
     output: Output,
-    scope: Annotated[
-        str,
-        typer.Option(
-            "--scope",
-            "-s",
-            metavar="NAME",
-            help="The only scope (a user or tenant) that is served.",
-            rich_help_panel=WHERE,
-        ),
-    ],
+    scope: Annotated[str, typer.Option("--scope", "-s", metavar="NAME", rich_help_panel=WHERE)],
     memory: MemoryOption = None,
     agent: AgentOption = None,
     conversation: Annotated[
-        str | None,
-        typer.Option(
-            "--conversation", "-c", metavar="NAME", help="Only this conversation.", rich_help_panel=WHERE
-        ),
+        str | None, typer.Option("--conversation", "-c", metavar="NAME", rich_help_panel=WHERE)
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Let clients remember, pin, change facts.")] = False,
-    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on, with --http.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 means any free port.")] = 0,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar=TOKEN_VARIABLE,
-            help="The token that clients must send, with --http. Without it, a random token is made.",
-        ),
-    ] = None,
+    write: bool = False,
+    http: bool = False,
+    host: Annotated[str, typer.Option(metavar="ADDRESS")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p")] = 0,
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", envvar=TOKEN_VARIABLE)] = None,
 ) -> None:
     """Serve a scope of a memory to MCP clients: search, conversations, facts, pins and contexts of turns.
 
     The default is stdio: a client starts the command, and stdout has only the protocol. Clients can only
     read, unless --write is given; then a database that does not exist is created. It is never upgraded.
+
+    Args:
+        scope: The only scope (a user or tenant) that is served.
+        conversation: Only this conversation.
+        write: Let clients remember, pin, change facts.
+        http: Serve over HTTP instead of stdio.
+        host: The address to listen on, with --http.
+        port: The port of --http; 0 means any free port.
+        token: The token that clients must send, with --http. Without it, a random token is made.
     """
     if not http and (port or host != "127.0.0.1"):
-        raise WrongInput("--host and --port go with --http; without it, a client starts this command")
+        raise WrongInput("--host and --port need --http; without it, a client uses stdio")
     async with open_memory(memory, create=write and is_new_file(memory)) as opened:
         await _serve(
             output,
@@ -101,7 +87,7 @@ async def _serve(
             else:
                 output.print_row("address", served.url)
                 output.print_row("token", shown or "as given", "bold" if shown else "dim")
-                output.note("clients send it as `Authorization: Bearer`; Ctrl-C ends it")
+                output.note("clients send it as `Authorization: Bearer`; Ctrl-C stops the server")
             sys.stdout.flush()
             async for _ in signals:
                 return

@@ -27,25 +27,21 @@ STEPS = 1000
 async def migrate(
     output: Output,
     memory: MemoryOption = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Copy everything into this memory and compare both. It is created if it does not exist.",
-        ),
-    ] = None,
-    scope: Annotated[
-        str | None, typer.Option("--scope", "-s", metavar="NAME", help="With --to: copy only this scope.")
-    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="FILE|URL")] = None,
+    scope: Annotated[str | None, typer.Option("--scope", "-s", metavar="NAME")] = None,
 ) -> None:
     """Upgrade a database to the newest schema; with --to, copy it into another one, such as PostgreSQL.
 
     If a copy is interrupted, start it again: it continues where it stopped. The source is not changed. Stop
     all programs that write to the source first.
+
+    Args:
+        to: Copy everything into this memory and compare both. It is created if it does not exist.
+        scope: With --to: copy only this scope.
     """
     if to is None:
         if scope is not None:
-            raise WrongInput("--scope goes with --to: a schema is upgraded as a whole")
+            raise WrongInput("--scope needs --to: a schema is upgraded as a whole")
         await _upgrade(output, memory)
     else:
         await _copy(output, memory, to, scope)
@@ -55,7 +51,7 @@ async def _upgrade(output: Output, memory: str | None) -> None:
     url, path = memory_url(memory), memory_path(memory)
     versions = await read_versions(url)
     if versions is None:
-        raise WrongInput(f"{describe_url(url)} is of a kind whose schema is not known here")
+        raise WrongInput(f"{describe_url(url)} is neither SQLite nor PostgreSQL, and cannot be upgraded")
     if versions.found is None and path is not None:
         raise WrongInput(describe_missing(path))
     async with Memory(url):
@@ -64,11 +60,11 @@ async def _upgrade(output: Output, memory: str | None) -> None:
     if output.is_json:
         output.print_json({"memory": name, "from": versions.found, "to": versions.known})
     elif versions.found == versions.known:
-        output.print_sentence(f"{name} has the newest schema already, version {versions.known}")
+        output.print_sentence(f"{name} already has the newest schema, version {versions.known}")
     elif versions.found is None:
-        output.print_sentence(f"{name} has its tables now, with schema version {versions.known}")
+        output.print_sentence(f"{name} now has tables of schema version {versions.known}")
     else:
-        output.print_sentence(f"{name} had schema version {versions.found}, and has {versions.known} now")
+        output.print_sentence(f"{name} was upgraded from schema version {versions.found} to {versions.known}")
 
 
 async def _copy(output: Output, memory: str | None, to: str, scope: str | None) -> None:
@@ -92,5 +88,5 @@ async def _copy(output: Output, memory: str | None, to: str, scope: str | None) 
     output.print_sentence(
         f"{describe_url(target)} has {count(report.messages, 'message')} of "
         f"{count(report.conversations, 'conversation')}, the same as the source"
-        + (f"; {count(known, 'conversation was', 'conversations were')} there already" if known else "")
+        + (f"; {count(known, 'conversation was', 'conversations were')} already copied" if known else "")
     )

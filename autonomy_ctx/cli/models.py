@@ -24,17 +24,15 @@ MINUTE, HOUR = 60, 3600
 COLUMNS = ("prompt", "input", "cached", "write", "output", "above", "kept")
 
 
-def list_models(
-    output: Output,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The beginning of a name, or any model's name.")
-    ] = None,
-) -> None:
-    """List the known models: the longest prompt, prices of a million tokens, and for how long it is cached.
+def list_models(output: Output, name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -> None:
+    """List the known models: the longest prompt, prices per million tokens, how long a prompt is cached.
 
-    Prices are list prices in US dollars. A second price is that of entries that are kept longer. Prompts
+    Prices are list prices in US dollars. A second price is for entries that are cached longer. Prompts
     above a limit cost more, by a factor. A name that is not in the table is shown as the model it is taken
     for. With --json, there are all columns.
+
+    Args:
+        name: The beginning of a name, or any model's name.
     """
     rows = [MODELS[key] for key in known_models() if key.startswith((name or "").lower())]
     if not rows and name is not None:
@@ -42,11 +40,11 @@ def list_models(
         if taken_for is None:
             near = did_you_mean(name, known_models())
             raise WrongInput(
-                f"no model of the table begins with {name!r}{near}; `autonomy-ctx models` lists all of them"
+                f"no model in the table begins with {name!r}{near}; `autonomy-ctx models` lists all of them"
             )
         rows = [taken_for]
         if not is_known_model(name):
-            output.note(f"{name} is not in the table of {TABLE_DATE}; it is taken for {taken_for.name}")
+            output.note(f"{name} is not in the table of {TABLE_DATE}; it is shown as {taken_for.name}")
     if output.is_json:
         output.print_json({"date": TABLE_DATE, "models": [asdict(info) for info in rows]})
         return

@@ -73,9 +73,9 @@ def _describe_inner(path: Path) -> str:
             for node in ast.walk(function):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] == "Agent":
                     return (
-                        f"; line {node.lineno} makes an agent inside {function.name}(), which is not called. "
-                        f"Write `agent = Agent(...)` outside of functions, or return it from a function "
-                        f"without arguments and name this one: {path}:make_agent"
+                        f"; line {node.lineno} makes an agent inside {function.name}(), where this command "
+                        f"cannot reach it. Write `agent = Agent(...)` outside of functions, or return it "
+                        f"from a function without arguments and name that function: {path}:make_agent"
                     )
     return ""
 

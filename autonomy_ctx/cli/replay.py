@@ -27,59 +27,36 @@ from autonomy_ctx.compaction.config import DEFAULT_SIZE
 from autonomy_ctx.replay.conversation import RecordedConversation, read_conversation
 from autonomy_ctx.replay.conversation_file import read_conversation_file
 from autonomy_ctx.replay.grid import DEFAULT_CEILINGS, DEFAULT_FLOORS, make_grid
-from autonomy_ctx.replay.recommendation import format_run
+from autonomy_ctx.replay.recommendation import explain_shares, format_run
 from autonomy_ctx.replay.report import render_report
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun
 from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
 
-NO_BUDGET = "none"
+NO_LIMIT = "none"
 # Of the answer that shows whether a model can be asked; some think before they say a word.
 TRIAL_TOKENS = 256
 # The columns of the table in the order in which they get room.
 BY_IMPORTANCE = ("cost", "facts", "average", "identifiers", "cached", "over limit", "largest", "tokens sent")
 GAP = 3
+USUAL_FLOORS, USUAL_CEILINGS = (",".join(map(str, values)) for values in (DEFAULT_FLOORS, DEFAULT_CEILINGS))
 BEST_MARK, BEST_STYLE = " <-", "bold green"
 
 
 async def replay_conversation(
     output: Output,
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CONVERSATION|FILE",
-            help="A conversation of the memory, or a file: JSON Lines, OpenAI messages, LangChain, ChatGPT; "
-            "- is stdin.",
-        ),
-    ] = None,
+    source: Annotated[str | None, typer.Argument(metavar="CONVERSATION|FILE")] = None,
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    pick: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|NUMBER", help="The conversation to replay, if a file has several."),
-    ] = None,
-    floor: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Messages shown verbatim after a summary.")
-    ] = ",".join(map(str, DEFAULT_FLOORS)),
-    ceiling: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Messages above which the next summary is written.")
-    ] = ",".join(map(str, DEFAULT_CEILINGS)),
-    size: Annotated[
-        str, typer.Option(metavar="N,N,...", help="The maximum number of tokens of a summary.")
-    ] = str(DEFAULT_SIZE),
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="N,N,...", help="The maximum number of tokens of a context; none for no budget."
-        ),
-    ] = NO_BUDGET,
-    auto: Annotated[
-        bool, typer.Option("--auto", help="Try context_summary='auto', too, which decides by the prices.")
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
-    ] = None,
+    pick: Annotated[str | None, typer.Option(metavar="NAME|NUMBER")] = None,
+    floor: Annotated[str, typer.Option(metavar="N,N,...")] = USUAL_FLOORS,
+    ceiling: Annotated[str, typer.Option(metavar="N,N,...")] = USUAL_CEILINGS,
+    size: Annotated[str, typer.Option(metavar="N,N,...")] = str(DEFAULT_SIZE),
+    budget: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
+    result_tokens: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
+    clear_results: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
+    auto: bool = False,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     price: Annotated[
         str | None,
         typer.Option(
@@ -87,35 +64,41 @@ async def replay_conversation(
             help=f"The model whose list prices are used. Without it: --model, or {DEFAULT_PRICE_NAME}.",
         ),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="TOKENS", help="Count the turns with more tokens. Without it: the model's window."
-        ),
-    ] = None,
-    cache_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long a provider caches a prefix.")
-    ] = CACHE_SECONDS,
-    instructions: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with the system prompt, if the record has none."),
-    ] = None,
-    last: Annotated[
-        int | None, typer.Option(min=1, metavar="TURNS", help="Replay only the last turns.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the result as one HTML page.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
+    cache_seconds: Annotated[float, typer.Option(metavar="SECONDS")] = CACHE_SECONDS,
+    instructions: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    last: Annotated[int | None, typer.Option(min=1, metavar="TURNS")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
 ) -> int:
     """Replay a recorded conversation with many settings, offline, and recommend one.
 
-    Each combination of floor, ceiling, size and budget is a setting. Nothing is stored.
+    Each combination of numbers is a setting. Nothing is stored.
+
+    Args:
+        source: A conversation of the memory, or a file: JSON Lines, OpenAI messages, LangChain, ChatGPT; - is
+            stdin.
+        pick: The conversation to replay, if a file has several.
+        floor: Messages shown verbatim after a summary.
+        ceiling: Messages above which the next summary is written.
+        size: The maximum number of tokens of a summary.
+        budget: The maximum number of tokens of a context; none for no budget.
+        result_tokens: Show longer results of tools as excerpts; none for whole results.
+        clear_results: Turns after which large results become a line each; none for never.
+        auto: Try context_summary='auto', too, which decides by the prices.
+        model: The model that writes the summaries. Without it: digests.
+        limit: Count the turns with more tokens. Without it: the model's window.
+        cache_seconds: How long a provider caches a prefix.
+        instructions: A file with the system prompt, if the record has none.
+        last: Replay only the last turns.
+        html: Write the result as one HTML page.
     """
     grid = make_grid(
         floors=_read_numbers("--floor", floor),
         ceilings=_read_numbers("--ceiling", ceiling),
         sizes=_read_numbers("--size", size),
-        budgets=_read_budgets(budget),
+        budgets=_read_limits("--budget", budget),
+        result_tokens=_read_limits("--result-tokens", result_tokens),
+        clear_results=_read_limits("--clear-results", clear_results),
         auto=auto,
     )
     if html is not None and not html.parent.is_dir():
@@ -150,7 +133,9 @@ async def replay_conversation(
         output.note(
             f"the record has {pauses} of more than {cache_seconds:g} s: nothing was cached after them"
         )
-    for sentence in report.skipped:
+    # Combinations of the usual numbers were not asked for one by one.
+    is_chosen = (floor, ceiling) != (USUAL_FLOORS, USUAL_CEILINGS)
+    for sentence in report.skipped if is_chosen else ():
         output.note(f"left out: {sentence}")
     if html is not None:
         output.note(f"drawn in {html}")
@@ -169,10 +154,10 @@ def _read_numbers(option: str, given: str) -> list[int]:
         ) from None
 
 
-def _read_budgets(given: str) -> list[int | None]:
+def _read_limits(option: str, given: str) -> list[int | None]:
     found: list[int | None] = []
     for part in given.split(","):
-        found += [None] if part.strip().lower() == NO_BUDGET else _read_numbers("--budget", part)
+        found += [None] if part.strip().lower() == NO_LIMIT else _read_numbers(option, part)
     return found
 
 
@@ -219,6 +204,8 @@ def _print_report(output: Output, report: ReplayReport) -> None:
     writer = "digests, no model" if report.summary_model is None else f"summaries by {report.summary_model}"
     length = f"{count(report.turns, 'turn')}, {count(report.messages, 'message')}"
     output.print(Text(clean_line(report.conversation), style="bold"))
+    if not report.has_stored_numbers:
+        length += ", turns counted by the user's messages"
     about = f"{length}; {writer}; prices of {report.price_name}"
     if report.limit is not None:
         about += f"; limit {report.limit:,} tokens"
@@ -230,6 +217,7 @@ def _print_report(output: Output, report: ReplayReport) -> None:
     reason = Text(advice.reason)
     reason.highlight_words([advice.setting.label], style=BEST_STYLE)
     output.print(reason)
+    output.print(Text(explain_shares(report.best), style="dim"))
     if advice.runner_up is not None:
         output.print(Text.assemble(("Runner-up: ", "dim"), advice.runner_up_reason))
     output.print("")

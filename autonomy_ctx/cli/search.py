@@ -51,18 +51,21 @@ class FoundMessage:
 
 async def search_messages(
     output: Output,
-    query: Annotated[str, typer.Argument(metavar="WORDS", help="The words to search for.")],
+    query: Annotated[str, typer.Argument(metavar="WORDS")],
     memory: MemoryOption = None,
-    conversation: Annotated[
-        str | None, typer.Option("--conversation", "-c", metavar="NAME", help="Only in this conversation.")
-    ] = None,
+    conversation: Annotated[str | None, typer.Option("--conversation", "-c", metavar="NAME")] = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of messages.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 10,
 ) -> None:
-    """Find messages that share a word with WORDS, best first; case, accents and endings do not matter.
+    """Find messages that contain any of the WORDS, best first; case, accents and endings do not matter.
 
     Without --scope, all scopes are searched.
+
+    Args:
+        query: The words to search for.
+        conversation: Only in this conversation.
+        limit: The maximum number of messages.
     """
     async with open_memory(memory) as opened:
         found = await _search(opened, query, conversation, scope, agent, limit)
@@ -70,7 +73,7 @@ async def search_messages(
         output.print_json({"query": query, "hits": [one.to_dict() for one in found]})
         return
     if not found:
-        output.note("no message shares a word with this")
+        output.note("no message matches these words")
     for number, one in enumerate(found):
         if number:
             output.print("")
@@ -98,7 +101,8 @@ def _print_hit(output: Output, found: FoundMessage, words: Sequence[str]) -> Non
     names = [found.scope, found.agent, hit.message.role.value, format_time(hit.message.created_at)]
     place.append("  " + " · ".join(clean_line(name) for name in names if name), style="dim")
     output.print(place)
-    excerpt = Text(_excerpt(hit.message.text, words, EXCERPT_LINES * (output.width - 2)))
+    calls = " ".join(f"→ {call.name}({call.arguments})" for call in hit.message.tool_calls)
+    excerpt = Text(_excerpt(hit.message.text or calls, words, EXCERPT_LINES * (output.width - 2)))
     stems = [word[: max(STEM, len(word) - 2)] for word in words if len(word) > 2]
     excerpt.highlight_words(stems, "bold yellow", case_sensitive=False)
     output.print(Padding(excerpt, (0, 0, 0, 2)))

@@ -1,4 +1,4 @@
-"""`autonomy-ctx serve`: the agents of a Python file, or an OpenAI endpoint, until Ctrl-C or a TERM signal."""
+"""`autonomy-ctx serve`: the agents of a Python file, or an endpoint, until Ctrl-C or a TERM signal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -18,156 +19,58 @@ from rich.text import Text
 
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.cli.endpoint import EndpointOptions, serve_endpoint
+from autonomy_ctx.cli.endpoint import EndpointOptions, ServerOptions, serve_endpoint
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.python_file import MODULE, load_objects, name_options, split_place, takes_argument
-from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
+from autonomy_ctx.cli.target import MEMORY_VARIABLE, TOKEN_VARIABLE, memory_url
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.server.common.limits import IDLE_SECONDS
 from autonomy_ctx.server.node.http import HttpServer, http
 
-TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 MAIN = "main"
-# The group of the options of the endpoint in the help.
-UPSTREAM = "With --upstream"
 WHAT = "Node, async function main(node) or Agent"
 
-_upstream_option = partial(typer.Option, rich_help_panel=UPSTREAM)
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
 def serve(
     output: Output,
-    place: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE[:NAME]",
-            help="A Python file with a Node, a main(node), or agents at its top level; the file is executed.",
-        ),
-    ] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Serve the OpenAI API in front of this server, such as https://api.openai.com/v1.",
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar=TOKEN_VARIABLE,
-            help="The token that clients must send. Without it, a random token is made and printed.",
-        ),
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete data.")
-    ] = False,
-    idle_seconds: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            help="How long a connection stays open between requests. More than a load balancer keeps it.",
-        ),
-    ] = IDLE_SECONDS,
-    memory: MemoryOption = None,
-    scope: Annotated[
-        str | None,
-        _upstream_option(
-            "--scope", "-s", metavar="NAME", help="The scope of the conversations. Without it: default."
-        ),
-    ] = None,
-    scope_by_key: Annotated[
-        bool, _upstream_option("--scope-by-key", help="Use a separate scope for each API key of a client.")
-    ] = False,
-    api_key_env: Annotated[
-        str | None,
-        _upstream_option(
-            metavar="VARIABLE", help="Send the key in this variable to upstream, not the client's key."
-        ),
-    ] = None,
-    conversation_by_user: Annotated[
-        bool,
-        _upstream_option(
-            "--conversation-by-user", help="Use one conversation for each `user` that a request names."
-        ),
-    ] = False,
-    cache_fields: Annotated[
-        bool,
-        _upstream_option(
-            "--cache-fields",
-            help="Name each conversation for OpenAI's prompt cache; for servers that take prompt_cache_key.",
-        ),
-    ] = False,
-    floor: Annotated[
-        int | None, _upstream_option(help="Messages that stay verbatim after a summary.")
-    ] = None,
-    ceiling: Annotated[
-        int | None, _upstream_option(help="Messages above which a summary is written.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        _upstream_option(
-            metavar="TOKENS",
-            help="The maximum number of tokens of a context. Without it: the model's context window.",
-        ),
-    ] = None,
-    summary_model: Annotated[
-        str | None,
-        _upstream_option(
-            metavar="NAME",
-            help="The model that writes the summaries, called with your own key. Without it: digests.",
-        ),
-    ] = None,
+    place: Annotated[str | None, typer.Argument(metavar="FILE[:NAME]")] = None,
+    upstream: Annotated[str | None, typer.Option(metavar="URL")] = None,
+    *,
+    server: ServerOptions,
+    endpoint: EndpointOptions,
 ) -> None:
     """Serve the agents of a Python file over HTTP, and a page that shows their conversations.
 
     Ctrl-C or a TERM signal ends the server; running turns get a moment to finish. With --memory, agents and
     `main` use that database; a Node has its own. The page is the inspector; its address contains the token.
 
-    With --upstream and no file, it is an OpenAI endpoint: clients change only their base URL. Their messages
+    With --upstream and no file, it is an endpoint: clients change only their base URL. Their messages
     are stored, and their model is sent a context that stays small.
+
+    Args:
+        place: A Python file with a Node, a main(node), or agents at its top level; the file is executed.
+        upstream: Serve the API of OpenAI or Anthropic in front of this server, such as
+            https://api.openai.com/v1.
     """
     output.log_warnings()
-    own = {
-        "scope": scope,
-        "scope_by_key": scope_by_key,
-        "api_key_env": api_key_env,
-        "conversation_by_user": conversation_by_user,
-        "cache_fields": cache_fields,
-        "floor": floor,
-        "ceiling": ceiling,
-        "max_tokens": max_tokens,
-        "summary_model": summary_model,
-    }
     if upstream is not None:
         if place is not None:
             raise WrongInput(f"--upstream serves no agents; leave out {place}, or --upstream")
-        options = EndpointOptions(
-            upstream=upstream,
-            host=host,
-            port=port,
-            token=token,
-            write=write,
-            idle_seconds=idle_seconds,
-            memory=memory,
-            **own,  # type: ignore[arg-type]  # each has the type of its option
-        )
-        anyio.run(serve_endpoint, output, options)
+        anyio.run(serve_endpoint, output, upstream, server, endpoint)
         return
     if place is None:
         raise WrongInput("name a Python file with agents, or give --upstream URL")
-    if given := name_options(own):
-        raise WrongInput(f"{' and '.join(given)} is for --upstream; a file says that itself")
+    if given := name_options(asdict(endpoint)):
+        raise WrongInput(f"give {' and '.join(given)} only with --upstream; a Python file sets this itself")
+    token, memory = server.token, server.memory
     chosen = token or secrets.token_urlsafe(24)
     serving = http(
-        host=host,
-        port=port,
+        host=server.host,
+        port=server.port,
         token=chosen,
-        idle_seconds=idle_seconds,
-        inspector="write" if write else "read",
+        idle_seconds=server.idle_seconds,
+        inspector="write" if server.write else "read",
     )
     service, shown = load_service(place, memory), None if token else chosen
 
@@ -273,7 +176,7 @@ def print_agents(output: Output, serving: HttpServer, token: str | None, agents:
         output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
         path = f"{serving.url}/agents/{quote(names[0], safe='')}"
         body = json.dumps({"message": "Hello", "scope": "ana"})
-        output.note("Ctrl-C stops it. To ask an agent:")
+        output.note("Ctrl-C stops the server. To ask an agent:")
         shown = token or f"${TOKEN_VARIABLE}"
         output.messages.print(
             Text(f"curl {path} -H \"Authorization: Bearer {shown}\" --json '{body}'"), soft_wrap=True

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.padding import Padding
 from rich.text import Text
 
 from autonomy_ctx.cli.drawing import (
+    FAILED_STYLE,
     NARROW,
     NOTE_STYLE,
     ROLE_STYLES,
@@ -44,10 +46,12 @@ from autonomy_ctx.inspection.message import (
     read_messages,
 )
 from autonomy_ctx.inspection.report import Report
-from autonomy_ctx.inspection.turn import MAX_TURNS, TurnInfo, inspect_turn
+from autonomy_ctx.inspection.turn import MAX_TURNS, TurnInfo, inspect_turn, list_turns
 
 # How many messages there are below a conversation, and on a page of them; and how much of each text.
 NEWEST_MESSAGES, PAGE_SIZE, PAGE_CHARACTERS = 6, 20, 2_000
+# Of so many turns, the largest are found.
+MAX_SORTED = 1_000
 VIEWS = ("messages", "message", "turn", "turns", "summary", "facts", "pins")
 
 
@@ -59,7 +63,7 @@ async def show(
     agent: AgentOption = None,
     messages: Annotated[bool, typer.Option("--messages", help="A page of the messages.")] = False,
     before: Annotated[
-        int | None, typer.Option(min=1, metavar="POSITION", help="Messages before this position.")
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Messages before this position, or turns.")
     ] = None,
     after: Annotated[
         int | None, typer.Option(min=0, metavar="POSITION", help="Messages after this position.")
@@ -70,7 +74,11 @@ async def show(
     message: Annotated[
         int | None, typer.Option(min=1, metavar="POSITION", help="One message with its whole text.")
     ] = None,
-    turns: Annotated[bool, typer.Option("--turns", help="The recorded turns.")] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="The turns and their figures.")] = False,
+    by: Annotated[
+        Literal["cost", "tokens"] | None,
+        typer.Option(help=f"With --turns: the largest of the newest {MAX_SORTED:,} turns, the largest last."),
+    ] = None,
     turn: Annotated[
         str | None, typer.Option(metavar="TURN", help="The messages that the model was sent in a turn.")
     ] = None,
@@ -84,9 +92,13 @@ async def show(
     given = dict(zip(VIEWS, (messages, message, turn, turns, summary, facts, pins), strict=True))
     chosen = [name for name, value in given.items() if value]
     if len(chosen) > 1:
-        raise WrongInput(f"--{chosen[0]} and --{chosen[1]} do not go together; give one of them")
-    if (before is not None or after is not None) and chosen != ["messages"]:
-        raise WrongInput("--before and --after go with --messages")
+        raise WrongInput(f"--{chosen[0]} and --{chosen[1]} cannot be combined; leave out one")
+    if (before is not None and chosen not in (["messages"], ["turns"])) or (
+        after is not None and chosen != ["messages"]
+    ):
+        raise WrongInput("--before and --after need --messages; --before can also be used with --turns")
+    if by is not None and chosen != ["turns"]:
+        raise WrongInput("--by needs --turns")
     async with open_memory(memory) as opened:
         key = await find_conversation(opened, conversation, scope=scope, agent=agent)
         view = opened.for_agent(key.agent)
@@ -102,12 +114,21 @@ async def show(
             found = one = await read_message(view, *names, message)
             draw = partial(_print_messages, output, [one])
         elif turn is not None:
-            found = report = await inspect_turn(view, *names, await resolve_turn(view, key, turn))
+            info = await resolve_turn(view, key, turn)
+            found = report = await inspect_turn(view, *names, info.number or info.id)
             draw = partial(_print_messages, output, report.messages)
         else:
             found = state = await inspect_conversation(view, *names)
+            if by is not None:
+                listed = await list_turns(view, *names, before=before, limit=MAX_SORTED)
+                largest = sorted(listed, key=lambda turn: getattr(turn, by) or 0)
+                found = state = replace(state, turns=tuple(largest[-limit:]))
+            elif before is not None:
+                found = state = replace(state, turns=await list_turns(view, *names, before=before))
             if chosen:
                 draw = partial(PARTS[chosen[0]], output, state)
+                if by is not None:
+                    draw = partial(_print_turns, output, state, is_sorted=True)
             else:
                 newest = await read_messages(
                     view, *names, limit=NEWEST_MESSAGES, max_characters=PAGE_CHARACTERS
@@ -142,28 +163,29 @@ def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
     bounds = ""
     if report.floor is not None and report.ceiling is not None:
         bounds = f", between floor {report.floor:,} and ceiling {report.ceiling:,}"
-    yield "window", f"{report.window:,}", f"shown word by word{bounds}"
+    yield "window", f"{report.window:,}", f"shown verbatim{bounds}"
     if report.segments:
         digests = sum(segment.is_digest for segment in report.segments)
         note = f"{count(report.summary_tokens, 'token')} for messages 1 to {report.covered:,}"
         if digests:
-            note += f"; {count(digests, 'digest stands', 'digests stand')} in until a model has written them"
+            note += f"; {count(digests, 'digest')}, to be replaced by a model's summary"
         yield "summary", f"{len(report.segments):,}", f"{_noun(report.segments, 'segment')}, {note}"
     if report.facts:
         holding = [fact for fact in report.facts if fact.state == "holds"]
         ended = len(report.facts) - len(holding)
-        past = f", {ended:,} no longer do" if ended else ""
-        yield "facts", f"{len(holding):,}", f"hold{past}"
+        past = f"; {ended:,} ended" if ended else ""
+        yield "facts", f"{len(holding):,}", f"current{past}"
     if report.pins:
         yield "pins", f"{len(report.pins):,}", "shown in every context"
     if report.shared_until:
         yield "shared", f"{report.shared_until:,}", "messages are shared with a fork"
-    for cost, of in ((report.turns_cost, "recorded turns"), (report.summaries_cost, "summaries")):
+    turns = f"newest {MAX_TURNS} turns" if len(report.turns) == MAX_TURNS else "recorded turns"
+    for cost, of in ((report.turns_cost, turns), (report.summaries_cost, "summaries")):
         if cost is not None:
             yield "cost", format_money(cost), f"of the {of}, by list prices"
     if report.turns:
-        number = f"{len(report.turns):,}" + ("+" if len(report.turns) == MAX_TURNS else "")
-        yield "turns", number, f"recorded, the newest {format_time(report.turns[-1].at)}"
+        newest = report.turns[-1]
+        yield "turns", f"{newest.number or len(report.turns):,}", f"the newest {format_time(newest.at)}"
 
 
 def _noun(values: Sequence[Any], noun: str) -> str:
@@ -217,7 +239,7 @@ def _print_summary(output: Output, report: ConversationReport) -> None:
     if not report.segments:
         output.note("nothing is summarized yet")
     for segment in report.segments:
-        made = "a digest, until a model has written it" if segment.is_digest else clean_line(segment.model)
+        made = "digest, until a model summarizes it" if segment.is_digest else clean_line(segment.model)
         made += ", doubtful" if segment.is_doubtful else ""
         notes = [made, f"level {segment.level}" if segment.level else "", count(segment.tokens, "token")]
         title = f"Messages {segment.first:,} to {segment.last:,}"
@@ -227,7 +249,7 @@ def _print_summary(output: Output, report: ConversationReport) -> None:
 
 def _print_facts(output: Output, report: ConversationReport) -> None:
     if not report.facts:
-        output.note("no facts are kept")
+        output.note("there are no facts")
         return
     table = make_table("kind", "fact")
     table.add_column("since", justify="right", no_wrap=True)
@@ -237,7 +259,7 @@ def _print_facts(output: Output, report: ConversationReport) -> None:
     output.print(table)
     ended = [fact for fact in report.facts if fact.state != "holds" and fact.replaced_by is None]
     for fact in ended:
-        output.print(Text(f"no longer: {clean_line(fact.text)}", NOTE_STYLE))
+        output.print(Text(f"ended: {clean_line(fact.text)}", NOTE_STYLE))
 
 
 def _draw_fact(fact: FactReport) -> Text:
@@ -255,9 +277,9 @@ def _print_pins(output: Output, report: ConversationReport) -> None:
     _print_messages(output, [pin.message for pin in report.pins])
 
 
-def _print_turns(output: Output, report: ConversationReport) -> None:
+def _print_turns(output: Output, report: ConversationReport, *, is_sorted: bool = False) -> None:
     if not report.turns:
-        output.note("no turn is recorded: agents record theirs, messages that were only stored have none")
+        output.note("no turn is recorded; only agents record turns")
         return
     is_wide, has_costs = output.width >= NARROW, any(turn.cost for turn in report.turns)
     has_epochs = is_wide and any(turn.epoch for turn in report.turns)
@@ -279,13 +301,17 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
             f"{turn.tokens:,}",
             *(["" if turn.cost is None else format_money(turn.cost)] if has_costs else []),
             *([_describe_epoch(turn)] if has_epochs else []),
-            Text(clean_line(turn.text)),
+            Text.assemble(("failed ", FAILED_STYLE) if turn.has_failed else "", clean_line(turn.text)),
         )
     output.print(table)
+    if is_sorted:
+        return
     if any(turn.end_reasons for turn in report.turns):
-        output.note("an epoch is a run of requests that begin alike; beside it is why the one before ended")
+        output.note("requests of an epoch share a prefix; the word beside it says why the last epoch ended")
+    if (first := report.turns[0].number) is not None and first > 1:
+        output.note(f"--before {first} shows the turns before these")
     newest = shlex.join([report.conversation, turn_name(report.turns[-1])])
-    output.note(f"`autonomy-ctx explain {clean_line(newest)}` explains the newest")
+    output.note(f"`autonomy-ctx explain {clean_line(newest)}` explains the newest turn")
 
 
 def _describe_epoch(turn: TurnInfo) -> Text:

@@ -22,6 +22,7 @@ from autonomy_ctx.memory.sqlite.migrate import latest_version
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 MEMORY_VARIABLE = "AUTONOMY_CTX_MEMORY"
+TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 SQLITE, POSTGRES = "sqlite:///", ("postgresql:", "postgres:")
 # Without `--scope`, a conversation is looked for in so many scopes, and so many names are compared.
 MAX_SCOPES = 1000
@@ -139,7 +140,7 @@ async def check_database(url: str) -> None:
     if versions.found < versions.known:
         raise WrongInput(
             f"{name} has schema version {versions.found}, and this program reads version {versions.known}; "
-            f"run `autonomy-ctx migrate` on it once. Older programs cannot open it then"
+            f"run `autonomy-ctx migrate` on it once. Older versions of autonomy_ctx cannot open it after that"
         )
 
 
@@ -193,7 +194,7 @@ def _databases_beside(path: Path) -> str:
     with suppress(OSError):
         files = sorted(islice(folder.iterdir(), MAX_NAMES))
         found = [str(one) for one in files if sqlite_schema_version(one) is not None]
-    return f"; there is {_join_names(found)}" if found else ""
+    return f"; databases found: {_join_names(found)}" if found else ""
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -220,16 +221,27 @@ async def find_conversation(
         return keys[0]
     if keys:
         named = "" if name is None else f" named {name!r}"
-        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys)}")
+        raise WrongInput(f"there are several conversations{named}; choose one:\n{_list_choices(keys)}")
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
+    of_agent = [key for key in known if key.agent and key.agent == name]
+    if of_agent:
+        raise ConversationNotFound(
+            f"{name!r} is the name of an agent, not of a conversation; give one of its conversations:\n"
+            f"{_list_choices(of_agent)}"
+        )
+    if not known and not where:
+        raise ConversationNotFound(
+            "there are no conversations yet; send an agent a message first, for example with "
+            "`autonomy-ctx chat`"
+        )
     if not known:
         near_scopes = await _describe_near_scopes(memory, scope)
         raise ConversationNotFound(f"there are no conversations{where}{near_scopes}")
     near = set(near_names(name or "", {key.conversation for key in known}, limit=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
     raise ConversationNotFound(
-        f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
+        f"there is no conversation {name!r}{where}; {'did you mean' if near else 'the conversations are'}:\n"
         f"{_list_choices(choices)}"
     )
 
@@ -238,11 +250,7 @@ async def iterate_all(
     memory: Memory, scope: str | None, agent: str | None
 ) -> AsyncIterator[ConversationInfo]:
     """All conversations that the names leave, a page at a time."""
-    if scope is not None:
-        async for info in iterate_conversations(memory, scope, agent=agent):
-            yield info
-        return
-    async for one in iterate_scopes(memory, agent=agent):
+    async for one in _iterate_scopes(memory, scope, agent):
         async for info in iterate_conversations(memory, one, agent=agent):
             yield info
 
@@ -258,12 +266,15 @@ async def iterate_conversations(
         after = page[-1].key
 
 
-async def iterate_scopes(memory: Memory, *, agent: str | None = None) -> AsyncIterator[str]:
-    """All scopes, a page at a time."""
+async def _iterate_scopes(memory: Memory, scope: str | None, agent: str | None) -> AsyncIterator[str]:
+    """The scope that was named, or all scopes, a page at a time."""
+    if scope is not None:
+        yield scope
+        return
     after: str | None = None
     while page := await memory.scopes(agent=agent, after=after):
-        for scope in page:
-            yield scope
+        for one in page:
+            yield one
         after = page[-1]
 
 
@@ -303,7 +314,7 @@ async def _describe_near_scopes(memory: Memory, scope: str | None) -> str:
     near = near_names(scope or "", names, limit=MAX_LISTED)
     if near:
         return f"; did you mean the scope {_join_names([repr(name) for name in near])}?"
-    return "; `autonomy-ctx conversations` lists all there are"
+    return "; `autonomy-ctx conversations` lists all conversations"
 
 
 def _describe_place(agent: str | None, scope: str | None) -> str:
@@ -315,7 +326,7 @@ def _list_choices(keys: Sequence[Key]) -> str:
     has_agents = any(key.agent for key in keys)
     lines = [f"  {name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
     if len(keys) > MAX_LISTED:
-        lines.append("  ...; `autonomy-ctx conversations` lists them all")
+        lines.append("  ...; `autonomy-ctx conversations` lists all of them")
     return "\n".join(lines)
 
 

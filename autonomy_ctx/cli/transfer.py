@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -67,33 +67,24 @@ class FileFormat(StrEnum):
 
 async def export_messages(
     output: Output,
-    conversation: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CONVERSATION", help="The name of the conversation. Without it: all conversations."
-        ),
-    ] = None,
+    conversation: Annotated[str | None, typer.Argument(metavar="CONVERSATION")] = None,
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    file: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - means stdout.")
-    ] = STREAM,
-    file_format: Annotated[
-        FileFormat,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help="jsonl: one message a line, with ids and times. "
-            'openai: one conversation a line, as {"messages": [...]}.',
-        ),
-    ] = FileFormat.JSONL,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE")] = STREAM,
+    file_format: Annotated[FileFormat, typer.Option("--format", "-f", metavar="FORMAT")] = FileFormat.JSONL,
+    force: bool = False,
 ) -> None:
     """Write messages as JSON Lines: of one conversation, or of all with this --scope and --agent.
 
     Summaries, facts and pins are not exported; `autonomy-ctx migrate --to` copies everything.
+
+    Args:
+        conversation: The name of the conversation. Without it: all conversations.
+        file: The file to write; - means stdout.
+        file_format: jsonl: one message a line, with ids and times. openai: one conversation a line, as
+            {"messages": [...]}.
+        force: Overwrite an existing file.
     """
     async with open_memory(memory) as opened:
         total = None
@@ -122,25 +113,11 @@ async def export_messages(
 
 def import_messages(
     output: Output,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - means stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE")],
     memory: MemoryOption = None,
-    scope: Annotated[
-        str | None,
-        typer.Option("--scope", "-s", metavar="NAME", help="The scope to use instead of that in the file."),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", "-a", metavar="NAME", help="The agent to use instead of that in the file."),
-    ] = None,
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            "--conversation",
-            "-c",
-            metavar="NAME",
-            help="The conversation name to use instead of that in the file.",
-        ),
-    ] = None,
+    scope: Annotated[str | None, typer.Option("--scope", "-s", metavar="NAME")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", "-a", metavar="NAME")] = None,
+    conversation: Annotated[str | None, typer.Option("--conversation", "-c", metavar="NAME")] = None,
 ) -> None:
     """Store the messages of a file: of `export`, of OpenAI, of LangChain or of ChatGPT.
 
@@ -149,10 +126,16 @@ def import_messages(
 
     The whole file is checked first. A message whose id is stored already is not stored again, so you can
     repeat an import. If the database does not exist, it is created.
+
+    Args:
+        file: The file to read; - means stdin.
+        scope: The scope to use instead of that in the file.
+        agent: The agent to use instead of that in the file.
+        conversation: The conversation name to use instead of that in the file.
     """
     names = _Names(agent=agent, scope=scope, conversation=conversation)
     with _open_seekable(file, output) as source:
-        size = _size_of(source)
+        size = source.seek(0, os.SEEK_END)
         with output.progress("checking", size) as tell:
             is_series = _check(source, file, names, tell)
         path = memory_path(memory)
@@ -169,7 +152,7 @@ def import_messages(
         except AutonomyCtxError as error:
             raise CommandFailed(f"{error}. Before that, {report}") from error
     if output.is_json:
-        output.print_json(report.to_dict())
+        output.print_json(asdict(report))
         return
     made = f"; {path} is new" if is_new else ""
     output.print_sentence(f"{report}{made}")
@@ -193,7 +176,7 @@ def open_new(file: str, *, force: bool) -> Iterator[IO[bytes]]:
             yield target
         return
     if path.exists() and not force:
-        raise WrongInput(f"{file} is there already; --force writes over it")
+        raise WrongInput(f"{file} already exists; use --force to overwrite it")
     if not path.parent.is_dir():
         raise WrongInput(f"{file}: there is no folder {path.parent}")
     path = path.resolve() if path.is_symlink() else path
@@ -276,7 +259,7 @@ class _Names:
                 option for option, value in (("--scope", scope), ("--conversation", name)) if value is None
             ]
             raise WrongInput(
-                f"line {number:,} does not say whose messages these are; give {' and '.join(missing)} as well"
+                f"line {number:,} does not name its scope and conversation; also give {' and '.join(missing)}"
             )
         agent = self.agent if line is None or self.agent is not None else line.agent
         return make_key(agent or "", scope, name)
@@ -293,11 +276,8 @@ class _Report:
     def __str__(self) -> str:
         text = f"stored {count(self.stored, 'message')} in {count(self.conversations, 'conversation')}"
         return text + (
-            f"; {count(self.known, 'message was', 'messages were')} there already" if self.known else ""
+            f"; {count(self.known, 'message was', 'messages were')} already stored" if self.known else ""
         )
-
-    def to_dict(self) -> dict[str, int]:
-        return {"stored": self.stored, "known": self.known, "conversations": self.conversations}
 
 
 @contextmanager
@@ -309,7 +289,7 @@ def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         if file == STREAM:
             if sys.stdin.isatty():
-                raise WrongInput("stdin is a terminal; send a file to it, or name one")
+                raise WrongInput("stdin is a terminal; pipe a file into it, or name a file")
             pipe: IO[bytes] = sys.stdin.buffer
         else:
             try:
@@ -337,12 +317,6 @@ def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
 
 def _file_name(file: str) -> str:
     return "stdin" if file == STREAM else file
-
-
-def _size_of(file: IO[bytes]) -> int:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +363,7 @@ def _place_messages(
 
 
 def _no_message(number: int, error: InvalidMessage) -> InvalidLine:
-    return InvalidLine(number, f"is no message: `{error.field}` {error.problem}")
+    return InvalidLine(number, f"is not a message: `{error.field}` {error.problem}")
 
 
 def _check(source: IO[bytes], file: str, names: _Names, tell: Callable[[int], None]) -> bool:

@@ -23,28 +23,28 @@ NAME = "summaries"
 async def run_worker(
     output: Output,
     memory: MemoryOption = None,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents.")
-    ] = NAME,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
-    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME")] = NAME,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     base_url: BaseUrlOption = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Set it if the agents have it.")] = False,
-    floor: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
-    ceiling: Annotated[int | None, typer.Option(help="The same number as for the agents.")] = None,
-    size: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="The same number as for the agents.")
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Write the summaries that are due now, and exit.")
-    ] = False,
+    auto: bool = False,
+    floor: int | None = None,
+    ceiling: int | None = None,
+    size: Annotated[int | None, typer.Option(metavar="TOKENS")] = None,
+    once: bool = False,
 ) -> int:
     """Write the summaries that agents with context_summary={"worker": ...} leave to workers.
 
     Several workers can share the work. Ctrl-C or a TERM signal ends a worker: it gives up the summary that it
     writes, and another worker can take it at once. With --once, the exit code is 1 if a summary failed.
+
+    Args:
+        name: The name in context_summary={'worker': NAME} of the agents.
+        model: The model that writes the summaries. Without it: digests.
+        auto: Set this if the agents set it.
+        floor: The number that the agents use.
+        ceiling: The number that the agents use.
+        size: The number that the agents use.
+        once: Write the summaries that are due now, and exit.
     """
     output.log_warnings()
     given = {"auto": auto or None, "floor": floor, "ceiling": ceiling, "size": size}

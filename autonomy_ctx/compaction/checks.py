@@ -8,17 +8,17 @@ has none. Sentences that name something which is not in the source, or deny a fa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.compaction.contradictions import deny_facts, read_statement
+from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.reply_text import (
     HEAD,
     LINE_MARKS,
-    PLACEHOLDER_PATTERN,
     SCRIPT_LETTERS,
     SPEAKER_PATTERN,
     TAG_PATTERN,
@@ -26,7 +26,6 @@ from autonomy_ctx.compaction.reply_text import (
     clean_reply,
     count_letters,
     covered_names,
-    drop_placeholders,
     drop_sentences,
     drop_unknown,
     find_cues,
@@ -50,6 +49,183 @@ from autonomy_ctx.language.name_index import NameIndex, key_names_of, unknown_na
 from autonomy_ctx.language.sentences import QUESTION_MARKS, text_languages
 from autonomy_ctx.language.tables import Language
 from autonomy_ctx.language.words import is_unspaced, split_words
+
+# -- sentences that say the opposite of a fact, by the words of the `[reply]` table of their language --------
+
+
+RULE_SHARE = 0.6  # of the words of a rule, those of a clause about it
+MAX_SPACES = 3  # in a name, such as a date
+STEM = 4  # letters by which words are compared
+# What these say is no subject.
+_OPERATORS = frozenset(("denial", "ban", "lack", "lifting", "upper", "lower", "earlier", "later", "duty"))
+_OPERATORS |= {"permission", "undecided", "neutral", "frame", "error", "record_noun"}
+_ARABIC_PREFIXES = "التينمبلوف"
+_CLAUSE_END = lazy_pattern(r"[,;，；、،]\s?|\s[\u2013\u2014-]\s")  # noqa: RUF001
+
+
+class Claim(NamedTuple):
+    """A text as it is compared: the beginnings of its words, and the meanings of its phrases."""
+
+    stems: frozenset[str]
+    meanings: frozenset[str]
+    text: str
+    names: Sequence[str]
+    # The stems before its first bound in time ("before", "after").
+    first: frozenset[str]
+
+    @property
+    def is_negative(self) -> bool:
+        """Tell whether it denies: `not`, `forbidden` and `without` each turn what the others say."""
+        return ("denial" in self.meanings) ^ ("ban" in self.meanings) ^ ("lack" in self.meanings)
+
+    @property
+    def bound(self) -> int:
+        """Below 0 for a bound from above or before, above 0 for the others; a denial turns it."""
+        bound = bool(self.meanings & {"lower", "later"}) - bool(self.meanings & {"upper", "earlier"})
+        return -bound if self.is_negative else bound
+
+    def align(self, rule: Claim) -> Claim:
+        """The statement with the stems of a rule where its own only begin alike: "aski" and "ask"."""
+        known = {one[:3]: one for one in rule.stems if len(one) == 3 or one[:3] in self.stems}
+        return self._replace(
+            stems=frozenset(known.get(one[:3], one) for one in self.stems),
+            first=frozenset(known.get(one[:3], one) for one in self.first),
+        )
+
+    def is_about(self, rule: Claim) -> bool:
+        """Tell whether it has most of the words of a rule, and all its identifiers."""
+        shared = len(self.stems & rule.stems)
+        return 0 < shared >= RULE_SHARE * len(rule.stems) and all(map(NameIndex(self.text).has, rule.names))
+
+
+def read_claim(text: str, languages: Sequence[Language]) -> Claim:
+    """A text as it is compared with others, read line by line."""
+    stems: list[str] = []
+    # What is quoted is no name, but words.
+    names = [name for name in identifiers(text) if name.count(" ") < MAX_SPACES]
+    meanings = set[str]()
+    first: int | None = None
+    for line in text.splitlines():
+        pause()
+        for name in names:
+            line = line.replace(name, " " * len(name))
+        bare, before = line, len(stems)
+        for start, end, found in find_cues(line, languages):
+            meanings.update(found)
+            if not _OPERATORS.isdisjoint(found):
+                bare = f"{bare[:start]}{' ' * (end - start)}{bare[end:]}"
+            if first is None and ("earlier" in found or "later" in found):
+                first = before + len(_stems(bare[:start], languages))
+        stems += _stems(bare, languages)
+    return Claim(frozenset(stems), frozenset(meanings), text, names, frozenset(stems[: first or 0]))
+
+
+def deny_facts(
+    text: str, source: str, facts: Sequence[str], languages: Sequence[Language]
+) -> dict[str, list[str]]:
+    """The facts that a text denies, each with these sentences, unless users took them back."""
+    denied = find_denied(split_text(text), facts, languages) if facts else {}
+    if not denied:
+        return {}
+    turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
+    said = _assertions(split_text("\n".join(SPEAKER_PATTERN.sub("", turn) for turn in turns)), languages)
+    for fact in list(denied):
+        rules = _clauses(fact, languages)
+        told = [found for _, clauses in said if (found := is_denied(rules, clauses)) is not None]
+        if told and told[-1]:
+            del denied[fact]
+    return denied
+
+
+def find_denied(
+    sentences: Iterable[str], facts: Iterable[str], languages: Sequence[Language]
+) -> dict[str, list[str]]:
+    """The facts of which a sentence says the opposite, each with these sentences."""
+    told = _assertions(sentences, languages)
+    stems = frozenset().union(*(clauses[0].stems for _, clauses in told))
+    denied: dict[str, list[str]] = {}
+    for fact in facts:
+        pause()
+        # Hardly any is about what the sentences say: most are not read closely.
+        if stems.isdisjoint(_stems(fact, languages)):
+            continue
+        rules = _clauses(fact, languages)
+        if found := [sentence for sentence, clauses in told if is_denied(rules, clauses)]:
+            denied[fact] = found
+    return denied
+
+
+def is_denied(rules: Sequence[Claim], clauses: Sequence[Claim]) -> bool | None:
+    """Tell whether clauses deny a rule, given whole and in parts; None if they are not about it."""
+    found: bool | None = None
+    for rule in rules:
+        about = [one for clause in clauses if (one := clause.align(rule)).is_about(rule)]
+        if about:
+            clause = min(about, key=partial(_distance, rule))
+            if is_opposite(clause, rule):
+                return True
+            found = False if rule is rules[0] else found
+    return found
+
+
+def is_opposite(clause: Claim, rule: Claim) -> bool:
+    """Tell whether a clause about a rule says the opposite: lifts it, denies it, or turns its bound."""
+    if "lifting" in clause.meanings or "undecided" in clause.meanings:
+        return "lifting" in clause.meanings - rule.meanings
+    if rule.bound and clause.bound:
+        # "Ask before you delete" is "delete after you asked".
+        is_swapped = bool(clause.first & rule.stems - rule.first) and bool(
+            rule.first & clause.stems - clause.first
+        )
+        return (clause.bound != rule.bound) ^ is_swapped
+    if rule.bound:
+        return "lack" in clause.meanings - rule.meanings and clause.is_negative
+    # Another word in place of one of the rule ("keep it", "it is not changed") may turn it as well.
+    is_same = rule.stems <= clause.stems or clause.stems <= rule.stems
+    is_allowed = "permission" in clause.meanings and rule.is_negative
+    return (is_same or is_allowed) and clause.is_negative != rule.is_negative
+
+
+def _distance(rule: Claim, clause: Claim) -> tuple[int, int]:
+    """Count the words of a rule that a clause lacks, and its own."""
+    return len(rule.stems - clause.stems), len(clause.stems - rule.stems)
+
+
+def _assertions(sentences: Iterable[str], languages: Sequence[Language]) -> list[tuple[str, list[Claim]]]:
+    """Sentences that are no questions, each with its clauses."""
+    told = (one for one in sentences if not one.rstrip().endswith(QUESTION_MARKS))
+    return [(one, _clauses(one, languages)) for one in told]
+
+
+def _clauses(text: str, languages: Sequence[Language]) -> list[Claim]:
+    """The whole text as a statement, and each of its clauses."""
+    text = text.replace("\n", " ")
+    cuts = [start for start, _, meanings in find_cues(text, languages) if "contrast" in meanings]
+    cuts = sorted({0, *cuts, *(found.end() for found in _CLAUSE_END.finditer(text)), len(text)})
+    parts = (text[start:end] for start, end in pairwise(cuts))
+    return [read_claim(part, languages) for part in dict.fromkeys((text, *parts))]
+
+
+def _stems(text: str, languages: Sequence[Language]) -> list[str]:
+    """The beginnings of the words that say something, in order."""
+    stems: list[str] = []
+    words: Sequence[str] = split_words(text).folded
+    for language in languages:
+        words = [word for word in words if word not in language.words["function"]]
+    for word in words:
+        if "\u0620" <= word <= "\u06ff":
+            bare = word.lstrip(_ARABIC_PREFIXES)
+            stems.append(bare[:3] if len(bare) > 2 else word[-3:])
+        elif not is_unspaced(word):
+            stems += [word[:STEM]] if len(word) > 2 and not word.isdecimal() else []
+        # Hiragana only bends words.
+        elif not "\u3040" <= word <= "\u309f":
+            stems.append(word)
+    return stems
+
+
+# -- the checks ----------------------------------------------------------------------------------------------
+
 
 SMALLEST = 256  # tokens that a text may have whatever its source has
 LONGEST_TOKEN = 16  # characters, on average over a text
@@ -82,7 +258,6 @@ _TOOL_START = lazy_pattern(
 _CALL_KEYS = frozenset(("arguments", "parameters", "input", "args", "action_input", "tool_input"))
 # Not in a list: a record may quote who said what.
 _TURN_LINE = lazy_pattern(r"(?i)(?:\A|\n)[\s*>\[(]{0,4}(?:user|assistant|human|tool|ai)\b[^:\]\n]{0,80}[:\]]")
-_TOOL_BLOCK = lazy_pattern(r"(?:Tool\b[^:\n]{0,80}: |(?:Assistant|User)\b[^:\n]{0,80} calls )")
 _PAGE = lazy_pattern(r"(?i)\A<(?:!doctype|html|head|body|\?xml)\b|(?:<(?:title|center|h1|hr)\b.{0,400}){3}")
 _STATUS = lazy_pattern(r"(?<![\w.,-])[45]\d\d(?![\w.,-]\d)\b")
 _QUOTATION = lazy_pattern(
@@ -134,21 +309,15 @@ class Comparison:
     covered: float
 
     @cached_property
-    def prose(self) -> str:
-        """The source without tool calls, results and the names of speakers, if anything is left then."""
-        blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
-        return "\n\n".join(SPEAKER_PATTERN.sub("", one) for one in blocks) or self.source
-
-    @cached_property
     def languages(self) -> Sequence[Language]:
         """The languages of the reply and of its source."""
-        found = {one.code: one for text in (self.text, self.prose) for one in text_languages(text)}
+        found = {one.code: one for text in (self.text, self.source) for one in text_languages(text)}
         return list(found.values())
 
     @cached_property
     def known(self) -> frozenset[str]:
         """The stems of the source."""
-        return read_statement(self.source, self.languages).stems
+        return read_claim(self.source, self.languages).stems
 
     @cached_property
     def folded(self) -> str:
@@ -196,7 +365,7 @@ def is_error(one: Comparison) -> bool:
     if not cues or (not is_data and len(text_words(one.text[:2000])) > SHORT_WORDS):
         return False
     begins = len(split_words(line[: min(cue.start for cue in cues)])) < ERROR_WORDS
-    said = read_statement(one.text, one.languages).stems
+    said = read_claim(one.text, one.languages).stems
     is_own = len(said & one.known) >= KNOWN_SHARE * max(len(said), 1)
     return (begins or bool(_STATUS.search(line)) or is_data) and not is_own
 
@@ -218,8 +387,8 @@ def is_refusal(one: Comparison) -> bool:
     is quoted, and a sentence about the same as the source tells of somebody who cannot do something.
     """
     short = len(text_words(one.text[:2000])) <= SHORT_WORDS
-    languages = wrapper_languages(one.text[:HEAD], one.prose)
-    said = read_statement(one.text[: 4 * HEAD], languages)
+    languages = wrapper_languages(one.text[:HEAD], one.source)
+    said = read_claim(one.text[: 4 * HEAD], languages)
     if short and one.covered < FAIR_COVERAGE and len(said.stems & one.known) < SHARED_WORDS:
         is_question = one.text.endswith(QUESTION_MARKS) and "\n" not in one.text
         if is_question or ("task" in said.meanings and not said.meanings.isdisjoint(("denial", "ban"))):
@@ -232,7 +401,7 @@ def is_refusal(one: Comparison) -> bool:
                 continue
             following = " ".join(plain[cue.start : cue.end + 24].split(" ")[:-1])
             is_quoted = len(following) > cue.end - cue.start and following in one.folded
-            shared = len(read_statement(plain, one.languages).stems & one.known)
+            shared = len(read_claim(plain, one.languages).stems & one.known)
             inside = short and ":" not in plain[: cue.start] and shared < SHARED_WORDS
             if not is_quoted and (cue.start == 0 or inside):
                 return True
@@ -252,7 +421,7 @@ def is_loop(one: Comparison) -> bool:
 
 def is_other_script(one: Comparison) -> bool:
     """Tell whether a text is written in a script of which its source has no words in a row."""
-    letters, prose = count_letters(_CODE.sub(" ", one.body)), _CODE.sub(" ", one.prose)
+    letters, prose = count_letters(_CODE.sub(" ", one.body)), _CODE.sub(" ", one.source)
     known = {script for script in count_letters(prose) if has_words_in(prose, script)}
     total = sum(letters.values())
     unknown = sum(number for script, number in letters.items() if script not in known)
@@ -260,15 +429,12 @@ def is_other_script(one: Comparison) -> bool:
 
 
 def is_empty(one: Comparison) -> bool:
-    """Tell whether nothing, or one word, is left of a text without headings and placeholders."""
-    body = drop_placeholders(one.body, one.folded)
-    words = split_words(body).folded
+    """Tell whether a text without headings has nothing, one word, or only placeholders."""
+    body, words = one.body, split_words(one.body).folded
     if not any(map(str.isalnum, body)) or identifiers(body) or len(one.known) < FEW_WORDS:
         return not any(map(str.isalnum, body))
-    said = read_statement(body, one.languages)
-    if "placeholder" in said.meanings or len(PLACEHOLDER_PATTERN.findall(body)) < len(
-        PLACEHOLDER_PATTERN.findall(one.body)
-    ):
+    said = read_claim(body, one.languages)
+    if "placeholder" in said.meanings:
         return len(said.stems & one.known) < SHARED_WORDS
     is_title = not said.stems and body.rstrip()[-1] not in ".!。！"  # noqa: RUF001
     return is_title or len(words) < (4 if is_unspaced(body.strip()) else 2)
@@ -370,7 +536,7 @@ def check_summary(
         return kept(TOO_LONG, f"It is too long; {shorter}")
     if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
         return kept("unknown identifiers", strange)
-    shared = len(read_statement(text, one.languages).stems & one.known)
+    shared = len(read_claim(text, one.languages).stems & one.known)
     if covered >= LEAST_COVERAGE and wanted:
         return kept()
     if not script_free and shared < SHARED_WORDS and len(one.known) >= RICH_SOURCE:

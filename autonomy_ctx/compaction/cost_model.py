@@ -1,4 +1,4 @@
-"""`CostModel`: when a summary pays, by the prices of the model and the rules of its cache. Pure.
+"""`CostModel`: when a summary pays, by the prices of the model and the rules of its cache; and swap policies.
 
 Messages that a summary could replace cost money with every request: little from the cache, all of it after a
 pause in which the cache has expired. Writing a summary and sending the shorter context anew costs money once.
@@ -8,15 +8,22 @@ been bought. Then no conversation pays much more than it has to, wherever it end
 
 from __future__ import annotations
 
+import inspect
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import median_low
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from autonomy_ctx.compaction.plan import MAX_BATCH_TOKENS, RANGE_TOKENS, CountMessage, segment_target
+from autonomy_ctx.compaction.plan import (
+    MAX_BATCH_TOKENS,
+    MESSAGE_PART,
+    RANGE_TOKENS,
+    CountMessage,
+    segment_target,
+)
 from autonomy_ctx.formats.model_table import CacheRule, Price
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.cuts import safe_cuts
@@ -63,8 +70,9 @@ class CostModel:
         if len(entries) <= self.floor:
             return False
         window = _Window(self, entries, summary_tokens, count)
-        costs = self.with_long_life() if window.prefers_long_life() else self
-        return _Window(costs, entries, summary_tokens, count).is_due(expires=expires)
+        if window.prefers_long_life():
+            window = _Window(self.with_long_life(), entries, summary_tokens, count)
+        return window.is_due(expires=expires)
 
     def prefers_long_life(
         self, entries: Sequence[Entry], summary_tokens: int, count: CountMessage
@@ -97,10 +105,13 @@ class CostModel:
         """The price of a token that is not in the cache, in a prompt of so many tokens."""
         return self.price.cache_write if tokens >= self.cache.min_tokens else self.price.input
 
-    def cost_of_summary(self, total: float, replaced: float) -> float:
-        """The cost of writing a summary, after the cached request or beside the messages."""
+    def cost_of_summary(self, total: float, replaced: float, read: float) -> float:
+        """The cost of writing a summary, after the cached request or beside the messages.
+
+        Beside them the writer is shown large messages in part: it reads so many tokens of those replaced.
+        """
         writer, calls = self.writer, _count_calls(replaced)
-        cost = (replaced + PROMPT_TOKENS * calls) * writer.input
+        cost = (read + PROMPT_TOKENS * calls) * writer.input
         if self.shares_prefix and total >= self.cache.min_tokens:
             shared = total * self.price.cached_input + SHARED_PROMPT_TOKENS * self.price.cache_write
             cost = min(cost, shared * self.factor(total) * calls)
@@ -165,14 +176,16 @@ class _Window:
         rate = costs.price.cached_input if total >= costs.cache.min_tokens else costs.price.input
         requests_of_turn = len(self._requests) / max(len(turns), 1)
         spent += saved * rate * costs.factor(total) * requests_of_turn / 2
-        cost = costs.cost_of_summary(total, self._replaced_tokens(len(self._entries)))
+        replaced = self._replaced_tokens(len(self._entries))
+        cost = costs.cost_of_summary(total, replaced, self._read_tokens(replaced))
         cost += costs.cost_of_swap(total, total - saved, expires=expires)
         share = len(self._entries) / self._entries[-1].position
         return spent >= cost * (1 + CAUTION * share)
 
     def prefers_long_life(self) -> bool | None:
         """Tell whether these requests would have cost less with the longer life of the cache."""
-        costs = self._costs
+        # As if all were long enough for the cache: those after the next pause will be.
+        costs = replace(self._costs, cache=replace(self._costs.cache, min_tokens=0))
         is_cold = any(one.gap >= costs.cache.seconds for one in self._requests)
         if costs.cache.long_seconds is None or not is_cold:
             return None
@@ -200,6 +213,12 @@ class _Window:
         """The tokens that a summary would replace in a context with the first so many entries."""
         before = self.before
         return max(min(before[max(number - self._costs.floor, 0)], before[number] - self.least_tokens), 0)
+
+    def _read_tokens(self, replaced: float) -> float:
+        """The tokens that the writer of a summary reads of those that it replaces."""
+        most, before = MAX_BATCH_TOKENS // MESSAGE_PART, self.before
+        ends = before[: bisect_right(before, replaced)]
+        return sum(min(end - start, most) for start, end in pairwise(ends))
 
     def _saved_tokens(self, number: int) -> float:
         """The tokens by which that context would be shorter."""
@@ -242,3 +261,61 @@ class _Window:
 def _count_calls(tokens: float) -> int:
     """The calls of the summarizer for so many tokens."""
     return max(int(-(-tokens // MAX_BATCH_TOKENS)), 1)
+
+
+# -- whether a finished summary is shown now or later: `eager` and `cheapest` ------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapChoice:
+    """The costs that a swap policy decides on. Both are in tokens at the price of uncached input.
+
+    `carried` is the cost, since the last swap, of the messages that a summary could replace. `swap_cost` is
+    the cost of what the provider would have to read again at the full price. The policy is called only while
+    the limits allow waiting.
+    """
+
+    # Since the last context of this conversation, and how long a provider keeps what it has cached.
+    idle_seconds: float
+    cache_seconds: float
+    carried: float
+    swap_cost: float
+    # Whether a segment has become ready since the last context: then the least has to be read anew.
+    fresh: bool
+    # How many messages the window may still grow by, and after how many the next segment is ready.
+    room: int
+    batch: int
+
+
+SwapPolicy: TypeAlias = Callable[[SwapChoice], bool]
+
+
+def eager(choice: SwapChoice) -> bool:
+    """Show a summary as soon as it is there."""
+    return True
+
+
+def cheapest(choice: SwapChoice) -> bool:
+    """Show a summary when that costs nothing, since the cache is cold, or when waiting has cost as much.
+
+    Changing at that point is what makes the two kinds of cost together smallest, as for a shop that pays
+    for each delivery and for every day that goods lie there. Also when the limits would not allow to wait
+    for the next segment.
+    """
+    if choice.idle_seconds >= choice.cache_seconds:
+        return True
+    return choice.fresh and (choice.carried >= choice.swap_cost or choice.room < choice.batch)
+
+
+POLICIES: dict[str, SwapPolicy] = {"eager": eager, "cost": cheapest}
+
+
+def policy_of(swap: Any) -> SwapPolicy:
+    """The policy with a name, or the function given."""
+    found = POLICIES.get(swap) if isinstance(swap, str) else swap
+    if not callable(found):
+        raise ValueError(f"swap is {swap!r}; it must be one of {', '.join(POLICIES)}, or a function")
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__):
+        raise TypeError("swap is an async function; give a plain one, because its result is needed at once")
+    policy: SwapPolicy = found
+    return policy

@@ -1,4 +1,4 @@
-"""Changes of the facts by a batch of messages: from the lines of a model, or by rules. Pure functions."""
+"""Changes of the facts by a batch of messages: from the lines of a model, or by rules."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import logging
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
-from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.background import pause
 from autonomy_ctx.compaction.voices import Voices, is_said_by_user
+from autonomy_ctx.errors import StoreError
 from autonomy_ctx.language.dates import resolve_dates
 from autonomy_ctx.language.facts import find_facts_in_steps
 from autonomy_ctx.language.name_index import NameIndex, unknown_names
 from autonomy_ctx.language.profile import find_profile_statements, profile_subject
 from autonomy_ctx.language.reported_speech import split_speech
+from autonomy_ctx.language.sentences import sentence_spans, text_languages
 from autonomy_ctx.language.statement import read_languages
+from autonomy_ctx.language.words import split_words
+from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import FactEnd
 from autonomy_ctx.memory.search_terms import folded_words
 from autonomy_ctx.memory.search_text import searchable_text
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, Key, StoredSegment
 from autonomy_ctx.messages.fact import (
+    EndedText,
     Fact,
     FactChange,
     FactLine,
@@ -30,9 +34,9 @@ from autonomy_ctx.messages.fact import (
     add_note,
     normalize_fact,
     short_fact_line,
+    stated_text,
 )
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.messages.text_cache import TextCache
 from autonomy_ctx.messages.tokens import TokenCounter
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is, and how much of a fact.
@@ -42,8 +46,6 @@ MIN_OWN_WORDS = 0.5
 # Says of a fact that a user stated whether it holds in all conversations of the scope.
 ProfileRule: TypeAlias = Callable[[Fact], bool]
 
-# A long conversation has thousands of facts, and each batch of messages is compared with all of them.
-_fact_words: TextCache[tuple[int, tuple[str, ...]]] = TextCache(16_384)
 logger = logging.getLogger("autonomy_ctx.compaction")
 
 
@@ -167,6 +169,27 @@ def add_profile_changes(
     return found
 
 
+async def learn_profile(
+    memory: Memory,
+    key: Key,
+    said: Sequence[Entry],
+    standing: Sequence[Fact],
+    zone: tzinfo,
+    generation: int,
+) -> None:
+    """Store what messages say for the profile at once: most conversations end before a summary."""
+    known = {normalize_fact(fact.text) for fact in standing}
+    found = add_profile_changes((), said, standing, zone, True)
+    changes = [change for change in found if normalize_fact(change.text) not in known]
+    if not changes:
+        return
+    try:
+        await memory.store.write_facts(key, changes, generation=generation)
+    except StoreError as error:
+        # The summary of these messages finds it again.
+        logger.warning("entries of the profile could not be stored yet: %s", type(error).__name__)
+
+
 def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tuple[FactChange, str | None]]:
     languages: tuple[str, ...] = ()
     for position, message in entries:
@@ -214,11 +237,11 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = active_facts(facts)
-    is_known = _words_of_lines(source).__contains__
+    known = _words_of_lines(source)
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}
     newest_first = sorted(holding, key=attrgetter("position"), reverse=True)
-    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, is_known)):
+    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, known)):
         line = short_fact_line(fact, MAX_LISTED_CHARACTERS)
         left -= counter.count_text(line + "\n")
         if left < 0:
@@ -236,14 +259,82 @@ def _words_of_lines(text: str) -> set[str]:
     return words
 
 
-def _share_of_unknown_words(text: str, is_known: Callable[[str], bool]) -> float:
+def _share_of_unknown_words(text: str, known: Container[str]) -> float:
     """Which part of the words of a fact is not known; a number counts as known."""
     pause()
-    number, words = _fact_words.get(text) or _fact_words.get_or_make(text, partial(_read_words, text))
-    return (len(words) - sum(map(is_known, words))) / max(number, 1)
-
-
-def _read_words(text: str) -> tuple[int, tuple[str, ...]]:
-    """Count the different words of a fact, and collect those that are no numbers."""
     words = folded_words(text)
-    return len(words), tuple(word for word in words if not word.isdecimal())
+    return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
+
+
+# -- segments that state what no longer holds ---------------------------------------------------------------
+# A segment is history and stays as it was written. Where it states a fact that was replaced or is done, the
+# summary says so behind that sentence, or a model would take the old value for the present one.
+
+# A longer text than this is not repeated: the current facts have it.
+MAX_MARK_CHARACTERS = 120
+# The share of the words of a fact that a sentence that states it has as well: of a value those of its
+# subject, while the value itself must be there in full; of what is done, nearly all.
+MIN_SUBJECT_SHARE, MIN_DONE_SHARE = 0.5, 0.8
+MIN_WORDS = 2
+DONE_MARK = " (done since)"
+
+
+def mark_segments(
+    segments: Sequence[StoredSegment], ended: Sequence[EndedText], covered: int, counter: TokenCounter
+) -> tuple[StoredSegment, ...]:
+    """The segments as they are shown; what ended after the last message that they cover is not known yet."""
+    known = [_EndedWords(one) for one in ended if one.position <= covered]
+    return tuple(_mark_segment(segment, known, counter) if known else segment for segment in segments)
+
+
+class _EndedWords:
+    """The words of a fact that has ended, and of the one in its place."""
+
+    def __init__(self, ended: EndedText) -> None:
+        old, new = _content_words(stated_text(ended.text)), _content_words(stated_text(ended.now))
+        self.position = ended.position
+        self.is_done = not ended.now
+        self.subject, self.old, self.new = old & new, old - new, new - old
+        now = stated_text(ended.now)
+        short = f": now {now}" if len(now) <= MAX_MARK_CHARACTERS else ""
+        self.mark = DONE_MARK if self.is_done else f" (no longer{short})"
+
+    def may_be_stated(self, words: frozenset[str]) -> bool:
+        """Tell whether a text of these words may state the fact."""
+        if self.is_done:
+            return len(self.old) >= MIN_WORDS and len(self.old & words) >= MIN_DONE_SHARE * len(self.old)
+        return bool(self.old) and self.old <= words
+
+    def is_stated(self, words: frozenset[str]) -> bool:
+        """Tell whether a sentence of these words states the fact as if it held."""
+        if self.is_done or not self.may_be_stated(words) or (self.new and self.new <= words):
+            return self.is_done and self.may_be_stated(words)
+        shared = len(self.subject & words)
+        return len(self.old) + shared >= MIN_WORDS and shared >= MIN_SUBJECT_SHARE * len(self.subject)
+
+
+def _mark_segment(
+    segment: StoredSegment, ended: Sequence[_EndedWords], counter: TokenCounter
+) -> StoredSegment:
+    whole = _content_words(segment.text)
+    before_end = (one for one in ended if not one.position or segment.first < one.position)
+    near = [one for one in before_end if one.may_be_stated(whole)]
+    if not near:
+        return segment
+    parts: list[str] = []
+    end = 0
+    for start, stop in sentence_spans(segment.text):
+        sentence = segment.text[start:stop].rstrip()
+        words = _content_words(sentence)
+        mark = next((one.mark for one in near if one.is_stated(words)), "")
+        if mark:
+            parts += [segment.text[end : start + len(sentence)], mark]
+            end = start + len(sentence)
+    text = "".join([*parts, segment.text[end:]])
+    return replace(segment, text=text, tokens=counter.count_text(text)) if parts else segment
+
+
+def _content_words(text: str) -> frozenset[str]:
+    """The words of a text but the most frequent ones of its language, and commas."""
+    words = frozenset(split_words(text).folded) - {",", ":"}
+    return words.difference(*(language.words["function"] for language in text_languages(text)))

@@ -19,6 +19,8 @@ CountMessage: TypeAlias = Callable[[Message], int]
 
 # Tokens of messages for one call of the summarizer, at most.
 MAX_BATCH_TOKENS = 12_000
+# The part of these that one message may have; the rest of it is cut out of its middle.
+MESSAGE_PART = 4
 # Source tokens for one token of summary, at most, and the shortest summary to ask for.
 COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # From this length on, or this part of the size, a summary of a longer batch is only longer where the batch

@@ -92,10 +92,6 @@ STRETCH = (
     "text to {end}. What stands before the stretch is already on record: it is the background."
 )
 TO_LAST, TO_END = "the one that begins with the second mark's; leave out what follows it", "the end"
-RECORDS = (
-    "Its summary holds records of consecutive stretches. Make those of messages {first} to {last} one record "
-    "and leave out all else; where they differ, the later one holds."
-)
 LENGTH = "At most {cap} tokens (about {words} words)."
 ASK = "Now write the record."
 AGAIN = "Write the whole record again, by the same rules. Names listed here are data too."
@@ -245,56 +241,17 @@ def cached_batch_prompt(
     if facts is not None:
         marks.append(_standing_beside(context, facts, secret))
     rules = replace(_batch_rules(schema), after="" if facts is None else FACT_RULES)
-    return _after(context, _lines(task, *marks), secret, cap, instructions, STRETCH, rules)
-
-
-def cached_merge_prompt(
-    context: CachedContext,
-    texts: Sequence[str],
-    first: int,
-    last: int,
-    *,
-    cap: int,
-    instructions: str | None,
-    schema: SummarySchema | None = None,
-    sections: Sequence[SchemaSection] = (),
-) -> Prompt | None:
-    """Ask for one record in place of these texts after a context that shows them; None if it does not.
-
-    `first` and `last` are the positions that they cover.
-    """
-    if _has_place(instructions):
-        return None
-    parts = [
-        part.text for message in context.messages if isinstance(message, Summary) for part in message.segments
-    ]
-    if not all(any(part.endswith(text) for part in parts) for text in texts):
-        return None
-    secret = nonce(instructions or "", str(first), str(last))
-    task = RECORDS.replace("{first}", str(first)).replace("{last}", str(last))
-    return _after(context, task, secret, cap, instructions, RECORDS, _merge_rules(schema, sections))
+    wish = (instructions or "").strip()
+    whole = _lines(PAUSE_NOTICE, task, *marks, rules.fill(cap), f"Above all: {wish}" if wish else "")
+    asked = {"role": "user", "content": _lines(whole, f"{ASK} {_length(cap)}")}
+    named = nonce(PAUSE_NOTICE, STRETCH, rules.fill(None), wish, LENGTH, ASK)
+    return Prompt([asked], secret, named, context)
 
 
 def opening_of(message: Message) -> str:
     """Who speaks and how the message begins: enough to find it in a context."""
     text = visible_text(message) or ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
     return f"{speaker_label(message, {})}: {text[:OPENING_CHARACTERS]}"
-
-
-def _after(
-    context: CachedContext,
-    task: str,
-    secret: str,
-    cap: int,
-    instructions: str | None,
-    template: str,
-    rules: Rules,
-) -> Prompt:
-    wish = (instructions or "").strip()
-    whole = _lines(PAUSE_NOTICE, task, rules.fill(cap), f"Above all: {wish}" if wish else "")
-    asked = {"role": "user", "content": _lines(whole, f"{ASK} {_length(cap)}")}
-    named = nonce(PAUSE_NOTICE, template, rules.fill(None), wish, LENGTH, ASK)
-    return Prompt([asked], secret, named, context)
 
 
 def repair_prompt(prompt: Prompt, answer: str, repair: str) -> Prompt:

@@ -33,9 +33,6 @@ _LIST_MARK = lazy_pattern(r"\s*+(?:[-*•#>|]{1,6}|[(]?\d{1,3}[.)]|\[[ x]?\])?\s
 _SPACES = lazy_pattern(r"\s+")
 SPEAKER_PATTERN = lazy_pattern(r"(?:User|Assistant|System|Developer)(?: \([^()\n]{0,70}\))?: ")
 TAG_PATTERN = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
-PLACEHOLDER_PATTERN = lazy_pattern(
-    r"\{\{[^{}\n]{0,60}\}\}|\[[^\[\]\"\n]{1,60}\]|<[A-Za-z][^<>\n]{0,40}>|\{[A-Za-z][^{}:\n]{0,40}\}"
-)
 _BLANK_LINES = lazy_pattern(r"\n{3,}")
 ONE_WORD = lazy_pattern(r"[^\s<>]{1,80}")
 _WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
@@ -162,20 +159,6 @@ def plain_text(text: str) -> str:
 def bare_line(line: str) -> str:
     """A line to compare with headings."""
     return plain_text(line).strip("*#>_-• :")
-
-
-def drop_placeholders(text: str, known: str) -> str:
-    """The text without tags, with no brackets that known text lacks, and no lines of only a heading."""
-    lines = []
-    for line in text.splitlines():
-        for found in PLACEHOLDER_PATTERN.findall(line):
-            if found.startswith("{{") or plain_text(found) not in known:
-                line = line.replace(found, " ")
-        value = TAG_PATTERN.sub(" ", line).replace("\uff1a", ":").rpartition(":")[2].strip(" *_.-")
-        cues = find_cues(value, wrapper_languages(line))
-        is_blank = any(cue.end - cue.start == len(value) and "blank" in cue.meanings for cue in cues)
-        lines += [line] if len(value) > 1 and not is_blank else []
-    return "\n".join(lines)
 
 
 def text_words(text: str) -> list[str]:

@@ -2,14 +2,17 @@
 
 A schema defines the headings that a summary model writes under, what belongs there, and the share of each.
 The headings are part of the text of a segment, so a schema can be changed at any time: segments with another
-schema can still be read.
+schema can still be read. The ready ones are in `schemas.json`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from autonomy_ctx.language.words import fold_text
@@ -94,13 +97,11 @@ class SummarySchema:
             )
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "sections", tuple(map(_read_section, sections)))
-        by_key: dict[str, str] = {}
-        for section in self.sections:
-            if section.key in by_key:
+        for one, other in combinations(self.sections, 2):
+            if one.key == other.key:
                 raise ValueError(
-                    f"the schema {name!r} has two sections {section.name!r}; give each its own name"
+                    f"the schema {name!r} has two sections {other.name!r}; give each its own name"
                 )
-            by_key[section.key] = section.name
         total = sum(section.share for section in self.sections)
         if total > 1 + _SUM_TOLERANCE:
             raise ValueError(
@@ -165,98 +166,8 @@ def _check_line(name: str, value: Any, most: int) -> None:
         raise ValueError(f"{name} must be one line of 1 to {most} characters, without spaces at its ends")
 
 
-CODING_SCHEMA = SummarySchema(
-    "coding",
-    [
-        SchemaSection("Goal", "what is being built or fixed, and why", 0.1, "replace", ("goal",)),
-        SchemaSection(
-            "Decisions",
-            "what was chosen, ruled out or forbidden, and why",
-            0.18,
-            "append",
-            ("rule", "preference", "decision"),
-        ),
-        SchemaSection(
-            "Files and identifiers",
-            "files, functions, branches, tickets, versions and URLs that were worked on, verbatim, "
-            "each with what it is",
-            0.18,
-            "append",
-            ("artifact", "value"),
-        ),
-        SchemaSection(
-            "Work and results",
-            "what was asked and done, in order: commands that were run, and what came of them",
-            0.2,
-            "rewrite",
-            ("action",),
-        ),
-        SchemaSection(
-            "Errors and fixes",
-            "each error verbatim, its cause, and what fixed it or did not",
-            0.16,
-            "rewrite",
-            ("error",),
-        ),
-        SchemaSection("Open items", "what is left to do, the next step first", 0.14, "replace", ("open",)),
-    ],
-)
-SUPPORT_SCHEMA = SummarySchema(
-    "support",
-    [
-        SchemaSection(
-            "Customer",
-            "who writes, and their account, contract, device and contact; numbers verbatim",
-            0.14,
-            "append",
-            ("value", "preference"),
-        ),
-        SchemaSection(
-            "Problem",
-            "what does not work or is asked for, since when, and what it means for the customer; "
-            "error texts verbatim",
-            0.24,
-            "rewrite",
-            ("goal",),
-        ),
-        SchemaSection(
-            "Tried",
-            "what was checked or tried, and what came of it",
-            0.2,
-            "append",
-            ("action", "error"),
-        ),
-        SchemaSection(
-            "Promises",
-            "what was agreed or promised to the customer, by whom and until when; amounts and dates verbatim",
-            0.2,
-            "append",
-            ("decision", "rule", "artifact"),
-        ),
-        SchemaSection("Next step", "who does what next, and until when", 0.14, "replace", ("open",)),
-    ],
-)
-VOICE_SCHEMA = SummarySchema(
-    "voice",
-    [
-        SchemaSection(
-            "Caller", "who is speaking and how to talk to them; a few words", 0.14, "append", ("preference",)
-        ),
-        SchemaSection(
-            "Wants",
-            "what they want, as one would say it aloud, in short sentences; spelled names and numbers "
-            "verbatim",
-            0.3,
-            "rewrite",
-            ("goal", "value"),
-        ),
-        SchemaSection(
-            "Agreed", "what was agreed or done, in short sentences", 0.28, "append", ("decision", "rule")
-        ),
-        SchemaSection("Pending", "what is to be said or done next", 0.16, "replace", ("open",)),
-    ],
-)
-READY_SCHEMAS = {schema.name: schema for schema in (CODING_SCHEMA, SUPPORT_SCHEMA, VOICE_SCHEMA)}
+_READY = json.loads(Path(__file__).with_name("schemas.json").read_text("utf-8"))
+READY_SCHEMAS = {one["name"]: SummarySchema(one["name"], one["sections"]) for one in _READY}
 
 
 def read_schema(value: Any) -> SummarySchema | None:

@@ -355,13 +355,15 @@ def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
 
 def digest_record(
     messages: Sequence[Message],
-    schema: SummarySchema,
+    schema: SummarySchema | None,
     *,
     tokens: int,
     counter: TokenCounter,
     max_characters: int | None = None,
 ) -> str:
-    """A digest of the messages with a schema: each line under the section for its kind."""
+    """A digest of the messages; with a schema, each line under the section for its kind."""
+    if schema is None:
+        return digest(messages, tokens=tokens, counter=counter, max_characters=max_characters)
     headings = sum(heading_tokens(schema.sections, counter.count_text).values())
     room = max(tokens - headings, tokens // 2)
     text = digest(messages, tokens=room, counter=counter, max_characters=max_characters)

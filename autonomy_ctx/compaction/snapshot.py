@@ -10,18 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import run_in_steps
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.ended_facts import mark_segments
+from autonomy_ctx.compaction.facts import mark_segments
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.compaction.word_tables import prepare_tables
-from autonomy_ctx.language.digest import digest, read_for_digest
+from autonomy_ctx.language.digest import read_for_digest
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.messages.cuts import MAX_CALL_LOOKBACK, orphaned_results
@@ -32,6 +31,8 @@ from autonomy_ctx.messages.tokens import TokenCounter
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MAX_DIGEST_CHARACTERS = 12_000
+# The part of the life of a provider's cache after which a conversation counts as idle.
+EXPIRY_SHARE = 0.8
 
 
 def provisional_segment(
@@ -40,10 +41,11 @@ def provisional_segment(
     """A provisional segment from position `first` to the last of the entries."""
     messages = [entry.message for entry in entries]
     tokens = max(settings.size // 4, 32)
-    make = digest if settings.schema is None else partial(digest_record, schema=settings.schema)
     # Without the calibration of now: the same messages have the same digest, also in another process.
     plain = TokenCounter(counter.text_counter)
-    text = make(messages, tokens=tokens, counter=plain, max_characters=MAX_DIGEST_CHARACTERS)
+    text = digest_record(
+        messages, settings.config.schema, tokens=tokens, counter=plain, max_characters=MAX_DIGEST_CHARACTERS
+    )
     return StoredSegment(
         first=first,
         last=entries[-1].position,
@@ -144,6 +146,8 @@ class ConversationState:
     # The newest two provisional digests, each with the generation that it was made of.
     digests: Sequence[tuple[int, StoredSegment]] = ()
     displayed: DisplayedSummary | None = None
+    # Whether the next context shows the newest summary, whatever the policy says.
+    shows_newest: bool = False
     # The facts as text, after what they were made of: with 200 facts a millisecond of every context.
     rendered_facts: tuple[tuple[Any, ...], RenderedFacts] | None = None
     # The segments as they are shown, after what they were made of.
@@ -158,6 +162,14 @@ class ConversationState:
     is_watched: bool = False
     # Since when summaries are behind what the ceiling asks for.
     late_since: float | None = None
+
+    def seconds_until_expiry(self, settings: CompactionSettings, now: float) -> float:
+        """The seconds until it counts as idle, because its prefix will leave the provider's cache."""
+        life = settings.cache_seconds
+        if self.long_cache and settings.costs is not None:
+            life = settings.costs.cache.long_seconds or life
+        shown = now if self.displayed is None else self.displayed.shown_at
+        return shown + EXPIRY_SHARE * life - now
 
     def find_digest(self, generation: int, first: int, last: int) -> StoredSegment | None:
         """The digest of a range, if it is one of the newest."""
@@ -285,6 +297,32 @@ class SnapshotBounder:
             digest = provisional_segment(snapshot.entries[:cut], first, self._settings, self._counter)
             self._conversation.keep_digest(generation, digest)
         return digest
+
+
+def note_shown(
+    metrics: SummaryMetrics,
+    conversation: ConversationState,
+    snapshot: ConversationSnapshot,
+    view: BoundedView,
+    ceiling: int,
+    now: float,
+) -> None:
+    """Count what stood for a summary, and note by how much and for how long summaries are behind."""
+    if view.missing is not None:
+        metrics.add("omissions_served")
+    elif view.is_digested:
+        metrics.add("digests_served")
+    if view.segments:
+        metrics.add("cache_hits")
+    elif len(snapshot.entries) > ceiling:
+        metrics.add("cache_misses")
+    late = max(snapshot.head.position - snapshot.state.written - ceiling, 0)
+    if not late:
+        conversation.late_since = None
+    elif conversation.late_since is None:
+        conversation.late_since = now
+    metrics.lag_messages = late
+    metrics.lag_seconds = 0.0 if conversation.late_since is None else now - conversation.late_since
 
 
 def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.cost_model import SwapChoice
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState, DisplayedSummary
-from autonomy_ctx.compaction.swap_policy import SwapChoice
-from autonomy_ctx.compaction.view import window_budget
+from autonomy_ctx.compaction.view import facts_until, window_budget
 from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.fact import Fact
@@ -70,11 +70,14 @@ def summary_until(snapshot: ConversationSnapshot, covered: int, now: float) -> D
     segments = tuple(segment for segment in state.segments if segment.last <= covered)
     if covered != (segments[-1].last if segments else 0):
         return None
-    facts = tuple(fact for fact in state.facts if fact.position <= covered or fact.source == "user")
-    shown = DisplayedSummary(snapshot.head.generation, segments, now, facts)
     # It waits for the next one: whether it was the right moment was asked when this one was new.
-    shown.newest_segments = state.segments
-    return shown
+    return DisplayedSummary(
+        snapshot.head.generation,
+        segments,
+        now,
+        facts_until(state.facts, covered),
+        newest_segments=state.segments,
+    )
 
 
 def show_older(

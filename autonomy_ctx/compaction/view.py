@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage
+from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage, expected_messages, is_due
 from autonomy_ctx.memory.store import Entry, Pin, StoredSegment, SummaryState
 from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.messages.cuts import orphaned_results
@@ -25,7 +25,11 @@ SUMMARY_HEADING = (
 )
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
-_HASHED_BYTES = 2_000
+
+
+def message_counter(counter: TokenCounter) -> CountMessage:
+    """Counts messages with the counter's calibration."""
+    return lambda message: counter.calibration.scale(counter.count_uncalibrated(message))
 
 
 def summary_message(
@@ -56,11 +60,7 @@ def summary_message(
 
 def name_of(text: str) -> str:
     """A name that stands for a text."""
-    data, found = text.encode("utf-8", "surrogatepass"), sha256()
-    # From 2 KB on hashlib lets other threads run, and the context would wait for them.
-    for start in range(0, len(data), _HASHED_BYTES):
-        found.update(data[start : start + _HASHED_BYTES])
-    return found.hexdigest()[:20]
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
 def render_segment(segment: StoredSegment, zone: tzinfo = UTC) -> str:
@@ -80,7 +80,7 @@ def render_summary_facts(
     facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
     """The facts as text for the summary message, and the facts that do not fit."""
-    if not settings.facts or not facts:
+    if not settings.config.facts or not facts:
         return RenderedFacts()
     return render_facts(facts, settings.facts_tokens, counter.count_text, settings.zone)
 
@@ -92,8 +92,27 @@ def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
     """The most tokens of the current summary: its segments with their ranges, and the facts."""
-    facts = settings.facts_tokens if settings.facts and state.facts else 0
+    facts = settings.facts_tokens if settings.config.facts and state.facts else 0
     return facts + shown_tokens(state)
+
+
+def needs_summary(
+    settings: CompactionSettings,
+    state: SummaryState,
+    entries: Sequence[Entry],
+    count: CountMessage,
+    seconds: float,
+    *,
+    expires: bool = False,
+) -> bool:
+    """Tell whether a summary is due, or only a digest is there; one takes so many `seconds` to write."""
+    limits = settings.limits_beside(summary_tokens(settings, state))
+    lead = expected_messages(entries, seconds) if settings.config.lead else 0
+    return (
+        state.covered > state.written
+        or is_due(entries, limits, count, lead)
+        or pays(settings, state, entries, count, expires=expires)
+    )
 
 
 def pays(

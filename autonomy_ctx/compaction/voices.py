@@ -7,7 +7,6 @@ it for what the user wants. The words of a line tell where it comes from. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -66,7 +65,8 @@ class Voices:
         self._own: list[_Utterance] = []
         self._sentences: list[_Utterance] = []
         self._assistant: list[_Utterance] = []
-        self._foreign: list[tuple[Entry, str]] = []
+        self._tool: list[_Utterance] = []
+        self._pasted: list[_Utterance] = []
         self._has_bare_report = False
         proposal = ""
         for entry in entries:
@@ -74,14 +74,16 @@ class Voices:
             text = searchable_text(entry.message)
             if is_said_by_user(entry.message):
                 own, pasted = split_speech(text)
-                self._foreign.append((entry, pasted))
+                self._pasted += _read_lines(entry, pasted)
                 sentences = [sentence.text for sentence in split_sentences(own)]
                 sentences += [self._accepted(own, proposal)]
                 self._sentences += [_Utterance(entry, _words(sentence)) for sentence in sentences]
                 self._own.append(_Utterance(entry, _content("\n".join(sentences))))
                 proposal = ""
-            elif entry.message.role is ChatRole.TOOL or mail_id(entry.message) is not None:
-                self._foreign.append((entry, text))
+            elif entry.message.role is ChatRole.TOOL:
+                self._tool += _read_lines(entry, text)
+            elif mail_id(entry.message) is not None:
+                self._pasted += _read_lines(entry, text)
             else:
                 self._assistant.append(_Utterance(entry, _words(text)))
                 proposal = text
@@ -94,22 +96,6 @@ class Voices:
         self._has_bare_report |= answer.has("done") and not answer.content
         is_accepted = answer.has("accept") and not answer.has("refuse", "change", "condition")
         return proposal if is_accepted else ""
-
-    @cached_property
-    def _tool(self) -> list[_Utterance]:
-        return self._foreign_lines(is_tool=True)
-
-    @cached_property
-    def _pasted(self) -> list[_Utterance]:
-        return self._foreign_lines(is_tool=False)
-
-    def _foreign_lines(self, *, is_tool: bool) -> list[_Utterance]:
-        found: list[_Utterance] = []
-        for entry, text in self._foreign:
-            if (entry.message.role is ChatRole.TOOL) == is_tool:
-                pause()
-                found += [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
-        return found
 
     def check(self, line: FactLine, fact: Fact | None) -> Support | None:
         """Decide what a line about this fact may do; None for nothing."""
@@ -203,6 +189,10 @@ class Voices:
             return True
         most = _most(before | words, spoken)
         return not taken and 0 < most >= _most(before | words, (*self._tool, *self._pasted))
+
+
+def _read_lines(entry: Entry, text: str) -> list[_Utterance]:
+    return [_Utterance(entry, _words(line)) for line in text.splitlines() if line.strip()]
 
 
 def _is_of_user(fact: Fact) -> bool:

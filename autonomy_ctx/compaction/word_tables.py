@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 
 from autonomy_ctx.background import run_in_thread
-from autonomy_ctx.compaction.writer import compile_patterns
 from autonomy_ctx.language.digest import digest
 from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.messages.message import Message
@@ -37,7 +36,6 @@ def load_lazy_parts() -> None:
     with _lock:
         if _are_loaded.is_set():
             return
-        compile_patterns()
         messages = [Message(role, text) for role, text in _SENTENCES]
         find_facts(list(enumerate(messages, 1)), [])
         digest(messages, tokens=100, counter=TokenCounter())

@@ -24,7 +24,6 @@ from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import WorkSignals
 from autonomy_ctx.validation import check_int, check_seconds
 
 
@@ -113,8 +112,4 @@ class Worker(AsyncResource):
         await self._background.aclose()
 
     async def _wait(self, seconds: float) -> None:
-        store = self._memory.store
-        if isinstance(store, WorkSignals):
-            await store.wait_for_work(task=self._summarizer.task, seconds=seconds)
-        else:
-            await anyio.sleep(seconds)
+        await self._memory.store.wait_for_work(task=self._summarizer.task, seconds=seconds)

@@ -1,19 +1,20 @@
-"""What queue, pool and runtime share: checks of arguments, the lock around changes, and their JSON."""
+"""The parts that queue and pool share: their items, copies and JSON, and the lock around changes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Self
 
 import anyio
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.containers.item import ContextItem, item_from_json, item_to_json
 from autonomy_ctx.errors import InvalidContainer
-from autonomy_ctx.hooks import Hook, hooks_from_names, hooks_to_names
+from autonomy_ctx.hooks import Hook, hooks_from_names, hooks_to_names, validate_hooks
 
 # Tasks that a hook starts inherit it: what they do is still inside the change, until that has ended.
 _changes: ContextVar[tuple[Change, ...]] = ContextVar("autonomy_ctx_changes", default=())
@@ -108,38 +109,68 @@ class ChangeLock:
         return self._lock
 
 
-class ContainerData(NamedTuple):
-    """The parts of a saved container; the container checks them."""
+class ItemContainer(ABC):
+    """Items, oldest first, at most `limit` of them. Changes and their hooks run one at a time."""
 
-    limit: Any
-    items: list[ContextItem[Any]]
-    hooks: list[Hook]
+    # The events that its hooks may listen to.
+    events: ClassVar[type[Enum]]
+    _items: Any
 
+    def __init__(self, limit: int | None, hooks: Iterable[Hook] | None) -> None:
+        self._limit = limit
+        self.hooks: list[Hook] = validate_hooks(hooks, self.events)
+        self._items, self._lock = self._no_items(), ChangeLock()
 
-def container_to_json(
-    limit: int | None, items: Iterable[ContextItem[Any]], hooks: Iterable[Hook]
-) -> dict[str, Any]:
-    """A container as JSON; an error says which item it is about."""
-    forms = [item_to_json(item, f"items[{index}].") for index, item in enumerate(items)]
-    return {"limit": limit, "items": forms, "hooks": hooks_to_names(hooks)}
+    @property
+    @abstractmethod
+    def items(self) -> list[ContextItem[Any]]:
+        """The items, oldest first, in a new list."""
 
+    @abstractmethod
+    def restore(self, items: Iterable[ContextItem[Any]]) -> None:
+        """Add items that were here before, such as saved ones, without calling hooks."""
 
-def container_from_json(kind: str, data: Any) -> ContainerData:
-    """The parts of a container, of which all may be missing."""
-    if not isinstance(data, Mapping):
-        raise InvalidContainer(kind, "data", f"must be a dict, not {type(data).__name__}")
-    items, hooks = data.get("items"), data.get("hooks")
-    if not isinstance(items, list | tuple | None):
-        raise InvalidContainer(kind, "items", f"must be a list, not {type(items).__name__}")
-    if not isinstance(hooks, Mapping | None) or not all(map(_are_names, (hooks or {}).values())):
-        raise InvalidContainer(kind, "hooks", "must be a dict of lists of function names")
-    return ContainerData(
-        limit=data.get("limit"),
-        items=[
+    @abstractmethod
+    def _no_items(self) -> Any:
+        """An empty collection with room for the limit."""
+
+    def _branch(self, limit: int | None, hooks: Iterable[Hook] | Inherit | None) -> Self:
+        """An independent copy with the newest items that fit; no hook is called."""
+        child = object.__new__(type(self))
+        vars(child).update(vars(self))
+        child._limit, child._lock = limit, ChangeLock()
+        child.hooks = list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, self.events)
+        child._items = child._no_items()
+        child.restore(self.items)
+        return child
+
+    def to_dict(self) -> dict[str, Any]:
+        """Limit, items and the names of the hooks, as JSON."""
+        forms = [item_to_json(item, f"items[{index}].") for index, item in enumerate(self.items)]
+        return {"limit": self._limit, "items": forms, "hooks": hooks_to_names(self.hooks)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The container in the result of `to_dict`; no hook is called, and the newest items that fit stay."""
+        if not isinstance(data, Mapping):
+            raise InvalidContainer(cls.__name__, "data", f"must be a dict, not {type(data).__name__}")
+        items, hooks = data.get("items"), data.get("hooks")
+        if not isinstance(items, list | tuple | None):
+            raise InvalidContainer(cls.__name__, "items", f"must be a list, not {type(items).__name__}")
+        if not isinstance(hooks, Mapping | None) or not all(map(_are_names, (hooks or {}).values())):
+            raise InvalidContainer(cls.__name__, "hooks", "must be a dict of lists of function names")
+        saved = [
             item_from_json(ContextItem, item, f"items[{index}]") for index, item in enumerate(items or ())
-        ],
-        hooks=hooks_from_names(hooks or {}),
-    )
+        ]
+        made = cls(limit=data.get("limit"), hooks=hooks_from_names(hooks or {}))
+        made.restore(saved)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"
 
 
 def _are_names(value: Any) -> bool:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeGuard, TypeVar
 import anyio.to_thread
 
 from autonomy_ctx.containers.chat_export import (
-    as_anthropic,
     as_google,
-    as_openai,
     items_from_dict,
-    items_to_dicts,
     merged_from_dict,
+    turn_ends,
+    visible_messages,
+    write_item,
 )
 from autonomy_ctx.containers.chat_summary import (
     CONVERSATION_SUMMARY,
@@ -167,7 +167,12 @@ class ChatView:
         out. What the provider would reject is repaired in the result, not in the context.
         """
         # Formats are imported when first asked for: most contexts never need them.
-        return as_openai(self._list.items, self._list.merged, reasoning_model=reasoning_model)
+        from autonomy_ctx.formats.openai import openai_messages
+        from autonomy_ctx.formats.outgoing import replace_json_surrogates
+
+        messages = visible_messages(self._list.items, self._list.merged)
+        made = openai_messages(messages, [], reasoning_model=reasoning_model)
+        return [replace_json_surrogates(message) for message in made]
 
     def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
         """`messages` and `system` as Anthropic takes them.
@@ -176,7 +181,10 @@ class ChatView:
 
         With `caching`, the latest turns get cache breakpoints.
         """
-        return as_anthropic(self._list.items, self._list.merged, caching=caching)
+        from autonomy_ctx.formats.anthropic import anthropic_messages
+
+        messages = visible_messages(self._list.items, self._list.merged)
+        return anthropic_messages(messages, [], breakpoints=turn_ends(messages) if caching else ())
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None, model: str | None = None
@@ -192,7 +200,7 @@ class ChatView:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON that `ChatContext.from_dict` reads."""
-        data: dict[str, Any] = {"items": items_to_dicts(self._list.items)}
+        data: dict[str, Any] = {"items": list(map(write_item, self._list.items))}
         return data | {"merged": sorted(self._list.merged)} if self._list.merged else data
 
 
@@ -455,8 +463,9 @@ class ChatContext(ChatView):
         not apply here. An item that was edited in `other` replaces the one here.
         """
         items = _items_of(other)
+        new = [item for item in items if self._list.find(item.id) is None]
         instructions = [
-            item.id for item in items if _instructs_an_agent(item) and self._list.find(item.id) is None
+            item.id for item in new if is_instruction(item) or isinstance(item, AgentConfigUpdate)
         ]
         self._list.replace(merge_items(self._list.items, items), instructions)
         return self
@@ -600,11 +609,6 @@ def _check_item(item: Any) -> Any:
     if isinstance(item, Message):
         check_call_id(item)
     return item
-
-
-def _instructs_an_agent(item: Item) -> bool:
-    """Tell whether it says what some agent has to do."""
-    return is_instruction(item) or isinstance(item, AgentConfigUpdate)
 
 
 def _is_answer(item: Item) -> TypeGuard[Message]:

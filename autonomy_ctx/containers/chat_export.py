@@ -17,7 +17,6 @@ from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.wire import Item, item_from_dict, item_to_dict, time_to_json
 
 if TYPE_CHECKING:
-    from autonomy_ctx.formats.anthropic import AnthropicMessages
     from autonomy_ctx.formats.google import GoogleContents
 
 _KINDS = ("message", "summary", "agent_handoff", "agent_config_update", "direct_message")
@@ -26,11 +25,6 @@ _CALL = ("type", "name", "arguments", "call_id", "metadata")
 _OUTPUT = ("type", "name", "output", "call_id", "is_error")
 # Where the request before this one ended, and where this one does.
 CACHED_TURNS = 2
-
-
-def items_to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Every item with its type, id and time, whatever it was made from."""
-    return [_item_to_dict(item) for item in items]
 
 
 def items_from_dict(data: Any) -> list[Item]:
@@ -58,7 +52,8 @@ def merged_from_dict(data: dict[str, Any]) -> set[str]:
     return set(ids)
 
 
-def _item_to_dict(item: Item) -> dict[str, Any]:
+def write_item(item: Item) -> dict[str, Any]:
+    """An item with its type, id and time, whatever it was made from."""
     form = {"type": "message"} | item_to_dict(item)
     # A message made from a dict without these was given them; they must be the same when it is read.
     if (form.get("id") or form.get("message_id")) != item.id:
@@ -129,27 +124,6 @@ def visible_messages(items: Iterable[Item], merged: Collection[str] = ()) -> lis
     return out
 
 
-def as_openai(
-    items: Iterable[Item], merged: Collection[str] = (), *, reasoning_model: bool = False
-) -> list[dict[str, Any]]:
-    """Messages for chat completions."""
-    from autonomy_ctx.formats.openai import openai_messages
-    from autonomy_ctx.formats.outgoing import replace_json_surrogates
-
-    made = openai_messages(visible_messages(items, merged), [], reasoning_model=reasoning_model)
-    return [replace_json_surrogates(message) for message in made]
-
-
-def as_anthropic(
-    items: Iterable[Item], merged: Collection[str] = (), *, caching: bool = False
-) -> AnthropicMessages:
-    """Messages and system prompt for the Messages API; with `caching`, the latest turns are marked."""
-    from autonomy_ctx.formats.anthropic import anthropic_messages
-
-    messages = visible_messages(items, merged)
-    return anthropic_messages(messages, [], breakpoints=_turn_ends(messages) if caching else ())
-
-
 def as_google(
     items: Iterable[Item],
     merged: Collection[str] = (),
@@ -175,7 +149,7 @@ def _has_calls(message: Message) -> bool:
     return message.role is ChatRole.ASSISTANT and bool(message.tool_calls)
 
 
-def _turn_ends(messages: Sequence[Message]) -> list[int]:
+def turn_ends(messages: Sequence[Message]) -> list[int]:
     """Where the assistant is about to speak, the last times."""
     speaks = [message.role is ChatRole.ASSISTANT for message in messages] + [True]
     ends = [at for at in range(len(messages)) if speaks[at + 1] and not speaks[at]]

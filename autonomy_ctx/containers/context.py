@@ -210,7 +210,7 @@ class Context:
         context = cls(file_path=path)
         persistence = context._persistence
         assert isinstance(persistence, FilePersistence)
-        context._buffer.replace_all(persistence.file.load())
+        context._buffer.replace_all(persistence.file.load() or [])
         if keep_updated:
             persistence.keep_updated = True
             context.save()

@@ -1,7 +1,7 @@
 """The file of one context: a JSON list of messages that survives a kill at any byte and several writers.
 
-The first part is shared with the file of a runtime: locks, atomic replacement, messages as JSON, and the
-complete part of a truncated list. `ContextFile` is at the end.
+The first part is shared with the file of a runtime: locks, atomic replacement, messages as JSON, the
+complete part of a truncated list, and `LockedFile`. `ContextFile` is at the end.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import logging
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from autonomy_ctx.errors import InvalidContextFile, InvalidMessage, StoreUnavailable
 from autonomy_ctx.messages import wire
@@ -32,6 +33,7 @@ try:
 except ImportError:  # not a POSIX system; contexts without a file work there
     fcntl = None
 
+T = TypeVar("T")
 logger = logging.getLogger("autonomy_ctx.containers")
 READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ALWAYS = ("role", "content", "id", "created_at")
@@ -89,9 +91,12 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 def _check_is_file(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
-        raise InvalidContextFile(
-            path=str(path), problem=f"is {kind}, not a file", advice="Use the path of a file"
-        )
+        raise invalid_file(path, f"is {kind}, not a file", "Use the path of a file")
+
+
+def invalid_file(path: Path, problem: str, advice: str) -> InvalidContextFile:
+    """The error for a file that is not what it should be."""
+    return InvalidContextFile(path=str(path), problem=problem, advice=advice)
 
 
 def sibling_path(path: Path, suffix: str) -> Path:
@@ -256,11 +261,8 @@ def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
                 value = {**message_fields(message), "id": _stable_id(index, value)}
                 message = wire.from_dict(value)
         except InvalidMessage as error:
-            raise InvalidContextFile(
-                path=str(path),
-                problem=f"has something at index {index} that is not a message ({error})",
-                advice="Fix it by hand, or use another path",
-            ) from None
+            problem = f"has something at index {index} that is not a message ({error})"
+            raise invalid_file(path, problem, "Fix it by hand, or use another path") from None
         messages[message.id] = message
     return list(messages.values())
 
@@ -334,24 +336,27 @@ class FileChanges:
     replaces_all: bool
 
 
-class ContextFile:
-    """One context's file. All methods but `load` are called with `file_lock(path)` held."""
+class LockedFile(ABC, Generic[T]):
+    """A file of several writers. All methods but `load` are called with `file_lock(path)` held."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = real_path(path)
         self._stamp: FileStamp | None = None
-        # The bytes after the last message; None when the end is not one that can be overwritten.
-        self._end: bytes | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether there is anything to read."""
+        return self.path.exists()
 
     @property
     def removed(self) -> bool:
         """Tell whether the file existed before and was removed."""
         return self._stamp is not None and not self.path.exists()
 
-    def load(self) -> list[Message]:
-        """All messages; a missing file has none. Takes the lock itself."""
-        if not self.path.exists():
-            return []
+    def load(self) -> T | None:
+        """All that is in it; None if there is no file. Takes the lock itself."""
+        if not self.exists:
+            return None
         try:
             with file_lock(self.path):
                 return self.read()
@@ -359,11 +364,20 @@ class ContextFile:
             if error.errno not in READ_ONLY_ERRORS:
                 raise
             # No process can write in this folder, so no lock is needed.
-            return self._read(repair=False)
+            return self.read(repair=False)
 
-    def read(self) -> list[Message]:
-        """All messages; a truncated file is repaired."""
-        return self._read(repair=True)
+    @abstractmethod
+    def read(self, *, repair: bool = True) -> T:
+        """All that is in it; a truncated file is repaired."""
+
+
+class ContextFile(LockedFile[list[Message]]):
+    """One context's file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        # The bytes after the last message; None when the end is not one that can be overwritten.
+        self._end: bytes | None = None
 
     def read_changes(self) -> FileChanges | None:
         """Read what others wrote since this one last read or wrote; None when they wrote nothing."""
@@ -399,7 +413,7 @@ class ContextFile:
         self._stamp = replace_file(self.path, data)
         self._end = _end_of(data)
 
-    def _read(self, *, repair: bool) -> list[Message]:
+    def read(self, *, repair: bool = True) -> list[Message]:
         content = read_file(self.path)
         if content is None:
             self._stamp = self._end = None
@@ -419,11 +433,9 @@ class ContextFile:
             # Not `data.decode()`: the kill may have left half a character at the very end.
             found = complete_values(codecs.getincrementaldecoder("utf-8")().decode(data))
         except (ValueError, RecursionError) as error:
-            raise InvalidContextFile(
-                path=str(self.path),
-                problem=f"is not a JSON list of messages ({_error_text(error)})",
-                advice=REPAIR_ADVICE,
-            ) from None
+            reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            problem = f"is not a JSON list of messages ({reason})"
+            raise invalid_file(self.path, problem, REPAIR_ADVICE) from None
         messages = parse_messages(found.values, self.path)
         if repair:
             if found.truncated:
@@ -468,9 +480,5 @@ def _check_list(values: Any, path: Path) -> list[Any]:
         problem = f"has version {values['version']:g}, which this version of autonomy_ctx does not know"
         advice = "Upgrade autonomy_ctx to open it"
     else:
-        problem, advice = f"holds a JSON {type(values).__name__}, not a list of messages", REPAIR_ADVICE
-    raise InvalidContextFile(path=str(path), problem=problem, advice=advice)
-
-
-def _error_text(error: BaseException) -> str:
-    return "nested too deep" if isinstance(error, RecursionError) else str(error)
+        problem, advice = f"contains a JSON {type(values).__name__}, not a list of messages", REPAIR_ADVICE
+    raise invalid_file(path, problem, advice)

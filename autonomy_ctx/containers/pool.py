@@ -5,20 +5,14 @@ Tools read a view; the agent decides which items are in the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Self
 
-from autonomy_ctx.containers._shared import (
-    INHERIT,
-    ChangeLock,
-    Inherit,
-    container_from_json,
-    container_to_json,
-)
+from autonomy_ctx.containers._shared import INHERIT, Inherit, ItemContainer
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidItem, UnknownItem
-from autonomy_ctx.hooks import Hook, fire, validate_hooks
+from autonomy_ctx.hooks import Hook, fire
 from autonomy_ctx.validation import check_int
 
 
@@ -89,14 +83,14 @@ class ContextPoolHook(Enum):
     AFTER_CLEAR = "after_clear"
 
 
-class ContextPool:
+class ContextPool(ItemContainer):
     """At most `limit` items with ids, oldest first. Changes and their hooks run one at a time."""
 
+    events = ContextPoolHook
+    _items: dict[str, ContextItem[Any]]
+
     def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
-        self._limit = check_int("limit", limit, optional=True)
-        self.hooks: list[Hook] = validate_hooks(hooks, ContextPoolHook)
-        self._items: dict[str, ContextItem[Any]] = {}
-        self._lock = ChangeLock()
+        super().__init__(check_int("limit", limit, optional=True), hooks)
 
     @property
     def limit(self) -> int | None:
@@ -174,31 +168,14 @@ class ContextPool:
         Arguments that are not given are inherited. `limit=None` means no limit, `hooks=None` or `[]` means no
         hooks. A smaller limit keeps the newest items.
         """
-        child = object.__new__(type(self))
-        vars(child).update(vars(self))
-        child._lock = ChangeLock()
-        child.hooks = (
-            list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, ContextPoolHook)
-        )
-        if not isinstance(limit, Inherit):
-            child._limit = check_int("limit", limit, optional=True)
-        room = len(self) if child._limit is None else min(len(self), child._limit)
-        child._items = dict(list(self._items.items())[len(self._items) - room :])
-        return child
+        if isinstance(limit, Inherit):
+            return self._branch(self._limit, hooks)
+        return self._branch(check_int("limit", limit, optional=True), hooks)
 
     __copy__ = branch
 
-    def to_dict(self) -> dict[str, Any]:
-        """Limit, items and the names of the hooks, as JSON."""
-        return container_to_json(self._limit, self.items, self.hooks)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """A pool from the result of `to_dict`; no hook is called, and the newest items that fit are kept."""
-        saved = container_from_json(cls.__name__, data)
-        made = cls(limit=saved.limit, hooks=saved.hooks)
-        made.restore(saved.items)
-        return made
+    def _no_items(self) -> dict[str, ContextItem[Any]]:
+        return {}
 
     def __len__(self) -> int:
         return len(self._items) - (self._item_leaving() is not None)
@@ -211,9 +188,6 @@ class ContextPool:
         if isinstance(item, ContextItem):
             return item.id is not None and item.id in self and self._items[item.id] == item
         return isinstance(item, str) and item in self._items and item != self._item_leaving()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"
 
     def _check_item(self, item: ContextItem[Any]) -> str:
         if not isinstance(item, ContextItem):

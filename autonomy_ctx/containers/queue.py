@@ -7,16 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Self
 
-from autonomy_ctx.containers._shared import (
-    INHERIT,
-    ChangeLock,
-    Inherit,
-    container_from_json,
-    container_to_json,
-)
+from autonomy_ctx.containers._shared import INHERIT, Inherit, ItemContainer
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer
-from autonomy_ctx.hooks import Hook, fire, validate_hooks
+from autonomy_ctx.hooks import Hook, fire
 from autonomy_ctx.validation import check_int
 
 
@@ -27,14 +21,15 @@ class ContextQueueHook(Enum):
     AFTER_APPEND = "after_append"
 
 
-class ContextQueue:
+class ContextQueue(ItemContainer):
     """At most `limit` items in the order of arrival. Appends and their hooks run one at a time."""
 
+    events = ContextQueueHook
+    _items: deque[ContextItem[Any]]
+    _limit: int
+
     def __init__(self, limit: int, hooks: Iterable[Hook] | None = None) -> None:
-        self._limit = check_int("limit", limit)
-        self.hooks: list[Hook] = validate_hooks(hooks, ContextQueueHook)
-        self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
-        self._lock = ChangeLock()
+        super().__init__(check_int("limit", limit), hooks)
 
     @property
     def limit(self) -> int:
@@ -82,40 +77,22 @@ class ContextQueue:
         Arguments that are not given are inherited; `hooks=None` or `[]` means no hooks. A smaller limit keeps
         the newest items.
         """
-        child = object.__new__(type(self))
-        vars(child).update(vars(self))
-        child._lock = ChangeLock()
-        child.hooks = (
-            list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, ContextQueueHook)
-        )
-        child._limit = self._limit if limit is None else check_int("limit", limit)
-        child._items = deque(self._items, maxlen=child._limit)
-        return child
+        return self._branch(self._limit if limit is None else check_int("limit", limit), hooks)
 
     __copy__ = branch
-
-    def to_dict(self) -> dict[str, Any]:
-        """Limit, items and the names of the hooks, as JSON."""
-        return container_to_json(self._limit, self.items, self.hooks)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """A queue from the result of `to_dict`; no hook is called, and the newest items that fit are kept."""
-        saved = container_from_json(cls.__name__, data)
-        if saved.limit is None:
+        if isinstance(data, Mapping) and data.get("limit") is None:
             raise InvalidContainer(cls.__name__, "limit", "is missing")
-        made = cls(limit=saved.limit, hooks=saved.hooks)
-        made.restore(saved.items)
-        return made
+        return super().from_dict(data)
 
-    def __len__(self) -> int:
-        return len(self._items)
+    def _no_items(self) -> deque[ContextItem[Any]]:
+        return deque(maxlen=self._limit)
 
     def __iter__(self) -> Iterator[ContextItem[Any]]:
         return iter(self.items)
 
     def __contains__(self, item: object) -> bool:
         return item in self._items
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"

@@ -97,7 +97,7 @@ class ContextRegistry:
     def load(self) -> None:
         """Take over what the file holds."""
         if self.file:
-            self._load_state(self.file.load())
+            self._load_state(self.file.load() or {})
 
     def save(self) -> None:
         """Bring the file up to date with these contexts, and these with what others wrote."""

@@ -16,24 +16,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from autonomy_ctx.containers.context_file import (
-    READ_ONLY_ERRORS,
     REPAIR_ADVICE,
-    FileStamp,
-    file_lock,
+    LockedFile,
     file_stamp,
+    invalid_file,
     list_text,
     message_fields,
     open_beside,
     overwrite_end,
     parse_messages,
     read_file,
-    real_path,
     replace_file,
     save_truncated_copy,
     sibling_path,
     write_at,
 )
-from autonomy_ctx.errors import InvalidContextFile
 from autonomy_ctx.messages.message import Message
 
 Verb: TypeAlias = Literal["new", "add", "put", "drop", "set"]
@@ -178,39 +175,26 @@ def parse_entry(line: bytes, path: Path) -> JournalEntry:
             return JournalEntry(context, "drop", ids=[str(message_id) for message_id in ids])
         case {"context": str(context), "set": list(values)}:
             return JournalEntry(context, "set", parse_messages(values, path))
-    raise InvalidContextFile(
-        path=str(path),
-        problem="has a line that is not a change of a context, or is from a newer version",
-        advice="Upgrade autonomy_ctx, fix the line by hand, or move the journal away to continue without it",
+    raise invalid_file(
+        path,
+        "has a line that is not a change of a context, or is from a newer version",
+        "Upgrade autonomy_ctx, fix the line by hand, or move the journal away to continue without it",
     )
 
 
-class RuntimeFile:
-    """One runtime's file. All methods but `load` are called with `file_lock(path)` held."""
+class RuntimeFile(LockedFile[State]):
+    """One runtime's file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = real_path(path)
+        super().__init__(path)
         self.journal = Journal(self.path)
-        self._stamp: FileStamp | None = None
         # Keys of the file that are not ours; they stay in it.
         self._other_keys: dict[str, Any] = {}
 
     @property
-    def removed(self) -> bool:
-        """Tell whether the file existed before and was removed."""
-        return self._stamp is not None and not self.path.exists()
-
-    def load(self) -> State:
-        """All contexts; a missing file has none. Takes the lock itself."""
-        if not self.path.exists() and not self.journal.path.exists():
-            return {}
-        try:
-            with file_lock(self.path):
-                return self.read()
-        except OSError as error:
-            if error.errno not in READ_ONLY_ERRORS:
-                raise
-            return self.read(repair=False)
+    def exists(self) -> bool:
+        """Tell whether there is a file, or a journal of one that was not written yet."""
+        return self.path.exists() or self.journal.path.exists()
 
     def read(self, *, repair: bool = True) -> State:
         """All contexts, as the file and the journal together have them."""
@@ -262,14 +246,17 @@ class RuntimeFile:
         try:
             values = json.loads(content.data)
         except (ValueError, RecursionError):
-            raise self._invalid("is not JSON", REPAIR_ADVICE) from None
+            raise invalid_file(self.path, "is not JSON", REPAIR_ADVICE) from None
         if isinstance(values, list):
-            raise self._invalid("is the file of one context", "Open it with Context.from_file")
+            raise invalid_file(self.path, "is the file of one context", "Open it with Context.from_file")
         if not isinstance(values, dict):
-            raise self._invalid(f"holds a JSON {type(values).__name__}, not a runtime", REPAIR_ADVICE)
+            raise invalid_file(
+                self.path, f"contains a JSON {type(values).__name__}, not a runtime", REPAIR_ADVICE
+            )
         version = values.get("version")
         if isinstance(version, int | float) and version > VERSION:
-            raise self._invalid(
+            raise invalid_file(
+                self.path,
                 f"has version {version:g}, and this version of autonomy_ctx reads up to {VERSION}",
                 "Upgrade autonomy_ctx to open it",
             )
@@ -277,9 +264,8 @@ class RuntimeFile:
         if not isinstance(contexts, dict) or not all(
             isinstance(messages, list) for messages in contexts.values()
         ):
-            raise self._invalid("has `contexts` that are not lists of messages by name", REPAIR_ADVICE)
+            raise invalid_file(
+                self.path, "has `contexts` that are not lists of messages by name", REPAIR_ADVICE
+            )
         self._other_keys = values
         return {name: parse_messages(messages, self.path) for name, messages in contexts.items()}
-
-    def _invalid(self, problem: str, advice: str) -> InvalidContextFile:
-        return InvalidContextFile(path=str(self.path), problem=problem, advice=advice)

@@ -78,7 +78,11 @@ class ClearToolResults(Compact):
             results = [message for message in context if message.role is ChatRole.TOOL]
             old = results[: max(len(results) - self.keep, 0)]
             cleared = {
-                message.id: _clear_result(message) for message in old if not message.extra.get("cleared")
+                message.id: dataclasses.replace(
+                    message, content=CLEARED_RESULT, extra={**message.extra, "cleared": True}
+                )
+                for message in old
+                if not message.extra.get("cleared")
             }
             if cleared:
                 context.messages = [cleared.get(message.id, message) for message in context]
@@ -209,7 +213,7 @@ class Pipeline(Compact):
         self.strategies = list(strategies)
 
     def compact(self, contexts: Contexts) -> Contexts | Awaitable[Contexts]:
-        """Run each strategy on the result of the one before it."""
+        """Run each strategy on the result of the previous one."""
         for index, strategy in enumerate(self.strategies):
             result: Any = strategy.compact(contexts)
             if inspect.iscoroutine(result):
@@ -236,7 +240,3 @@ class Pipeline(Compact):
 def _is_fixed(message: Message) -> bool:
     """Tell whether a message must stay: an instruction, or a summary of older messages."""
     return is_instruction(message) or is_summary(message)
-
-
-def _clear_result(message: Message) -> Message:
-    return dataclasses.replace(message, content=CLEARED_RESULT, extra={**message.extra, "cleared": True})

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import anyio
@@ -19,7 +20,7 @@ from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, InvalidFork
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.store import Head, Key, RecordDraft
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import visible_fields
 from autonomy_ctx.template.epoch_store import fork_log
@@ -31,6 +32,19 @@ _ANSWERS = (ChatRole.ASSISTANT, ChatRole.TOOL)
 LOOKBACK = 64
 # How many conversations a process remembers.
 CACHED_CONVERSATIONS = 256
+
+
+class StoredHistory(NamedTuple):
+    """A history in memory: its branch, all messages under their ids, and the log before and after them.
+
+    `head` is None if it is not known. `user` is the message at its `last_user`, if it is new.
+    """
+
+    branch: Key
+    said: list[SourcedMessage]
+    before: Head
+    head: Head | None
+    user: Message | None = None
 
 
 class Branches:
@@ -55,6 +69,11 @@ class Branches:
             lock = self._locks[key] = anyio.Lock()
         return lock
 
+    def forget(self, key: Key) -> None:
+        """Forget where a conversation is, and where its history begins."""
+        self._current.pop(key, None)
+        self._starts.pop(key, None)
+
     async def current(self, key: Key) -> Key:
         """The conversation in memory that the framework was in last."""
         known = self._current.get(key)
@@ -72,12 +91,15 @@ class Branches:
         *,
         may_begin_anew: bool = False,
         may_continue: bool = False,
-    ) -> tuple[Key, list[SourcedMessage]]:
-        """Append the messages that the log does not have; the branch that they are in, and all under ids.
+        records: Sequence[RecordDraft] = (),
+        recorded: Key | None = None,
+    ) -> StoredHistory:
+        """Append the messages that the log does not have.
 
         A history that shares nothing with what was answered raises `HistoryMismatch`. If it
         `may_begin_anew`, it goes into a branch of its own. If it `may_continue` and has no answer, it is
-        all that a framework without its history has: it goes on after the newest stored message.
+        all that a framework without its history has: it goes on after the newest stored message. `records`
+        of the branch `recorded` are stored too, in the same transaction if the messages go there.
         """
         before = await self.current(key)
         starts = [after] if after else await self._read_starts(key)
@@ -87,24 +109,50 @@ class Branches:
                 after, starts = end, [end]
                 self._starts[key] = end
                 await self.memory.store.put_records(key, START_RECORD, [("current", end)], keep=1)
-        said, indexes, found = await self._locate(key, before, history, starts, after)
-        if found is None and not after and key in self._starts:
-            # Another process may have gone on without a history.
-            del self._starts[key]
-            starts = await self._read_starts(key)
+        while True:
             said, indexes, found = await self._locate(key, before, history, starts, after)
-        branch, first = found or await self._begin_anew(key, indexes, may_begin_anew)
-        if branch != before:
-            self._current[key] = branch
-            await self.memory.store.put_records(
-                key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
-            )
-        new: list[Message] = []
-        async for some in Chunks(said[first:]):
-            new += [to_store(one) for one in some]
-        if new:
-            await self.memory.append(branch.scope, branch.conversation, *new)
-        return branch, said
+            if found is None and not after and key in self._starts:
+                # Another process may have gone on without a history.
+                del self._starts[key]
+                starts = await self._read_starts(key)
+                said, indexes, found = await self._locate(key, before, history, starts, after)
+            place = found or await self._begin_anew(key, indexes, may_begin_anew)
+            new: list[Message] = []
+            async for some in Chunks(said[place.first :]):
+                new += [to_store(one) for one in some]
+            together = records if new and place.branch == recorded else ()
+            # Another process may have gone on from the same message: then this goes into a fork.
+            positions = await self._append(place.branch, new, together, place.head) if new else []
+            if positions or not new:
+                break
+        if place.branch != before:
+            self._current[key] = place.branch
+            name = place.branch.conversation
+            await self.memory.store.put_records(key, BRANCH_RECORD, [("current", name)], keep=1)
+        if records and not together and recorded is not None:
+            await self.memory.store.append(recorded, (), records)
+        return _history_after(place, said, new, positions)
+
+    async def append_reply(
+        self,
+        key: Key,
+        branch: Key,
+        reply: Sequence[SourcedMessage],
+        records: Sequence[RecordDraft],
+        head: Head,
+    ) -> bool:
+        """Append to a log that was read to its end; false, with nothing stored, if it has gone on since."""
+        if not reply or self._current.get(key) != branch:
+            return False
+        return bool(await self._append(branch, list(map(to_store, reply)), records, head))
+
+    async def _append(
+        self, branch: Key, messages: Sequence[Message], records: Sequence[RecordDraft], head: Head
+    ) -> list[int]:
+        """Append to a log that ends where it was read; the positions, none if it has gone on since."""
+        return await self.memory.append(
+            branch.scope, branch.conversation, *messages, records=records, after=head.position or None
+        )
 
     async def shares(self, key: Key, history: Sequence[SourcedMessage]) -> bool:
         """Tell whether a history may be in a conversation: it has some of the newest messages, or is new."""
@@ -145,7 +193,7 @@ class Branches:
 
     async def _locate(
         self, key: Key, hint: Key, history: Sequence[SourcedMessage], starts: Sequence[str], after: str
-    ) -> tuple[list[SourcedMessage], dict[str, int], tuple[Key, int] | None]:
+    ) -> tuple[list[SourcedMessage], dict[str, int], _Place | None]:
         """The messages under ids, their indexes, and where they go on in memory; None if nowhere."""
         for start in starts:
             said = identify(history, start)
@@ -157,17 +205,14 @@ class Branches:
                 break
         return said, indexes, found
 
-    async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
-        """The log that a history continues, and the index of its first message that is not in it.
-
-        None if they share nothing.
-        """
+    async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> _Place | None:
+        """Where a history goes on; None if it shares nothing with the logs."""
         for branch in dict.fromkeys((hint, key)):
             newest = await self.memory.read(branch.scope, branch.conversation, limit=1)
             if not newest.entries and branch == key:
-                return branch, 0
+                return _Place(branch, 0, newest.head)
             if newest.entries and newest.entries[-1].message.id in indexes:
-                return branch, indexes[newest.entries[-1].message.id] + 1
+                return _Place(branch, indexes[newest.entries[-1].message.id] + 1, newest.head)
         # A part of a history, without its beginning, may be in the newest branch alone.
         for branch in dict.fromkeys((key, hint)):
             found = await self._follow_forks(branch, indexes)
@@ -175,7 +220,7 @@ class Branches:
                 return found
         return None
 
-    async def _follow_forks(self, branch: Key, indexes: Mapping[str, int]) -> tuple[Key, int] | None:
+    async def _follow_forks(self, branch: Key, indexes: Mapping[str, int]) -> _Place | None:
         """Find the conversation among a log and its forks.
 
         A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
@@ -186,14 +231,12 @@ class Branches:
             if shared is None:
                 return None
             if shared.is_newest:
-                return branch, indexes[shared.message_id] + 1
+                return _Place(branch, indexes[shared.message_id] + 1, shared.head)
             fork = _branch_key(branch, shared.message_id)
             await self._make_fork(branch, shared.position, fork)
             branch = fork
 
-    async def _begin_anew(
-        self, key: Key, indexes: Mapping[str, int], may_begin_anew: bool
-    ) -> tuple[Key, int]:
+    async def _begin_anew(self, key: Key, indexes: Mapping[str, int], may_begin_anew: bool) -> _Place:
         """Where a history goes that shares nothing with the log."""
         newest = await self.memory.read(key.scope, key.conversation, limit=LOOKBACK)
         # Perhaps no stored message was answered, and the framework has started again after a failure.
@@ -202,8 +245,9 @@ class Branches:
         branch = key
         while True:
             branch = _branch_key(branch, next(iter(indexes), ""))
-            if not (await self.memory.head(branch.scope, branch.conversation)).count:
-                return branch, 0
+            head = await self.memory.head(branch.scope, branch.conversation)
+            if not head.count:
+                return _Place(branch, 0, head)
             found = await self._follow_forks(branch, indexes)
             if found is not None:
                 return found
@@ -216,7 +260,7 @@ class Branches:
             window = await self.memory.read(branch.scope, branch.conversation, before=before, limit=LOOKBACK)
             for entry in reversed(window.entries):
                 if entry.message.id in indexes:
-                    return _SharedMessage(entry.position, entry.message.id, is_newest)
+                    return _SharedMessage(entry.position, entry.message.id, is_newest, window.head)
                 is_newest = False
             if not window.entries:
                 return None
@@ -258,11 +302,38 @@ def to_store(one: SourcedMessage) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class _SharedMessage:
-    """The last message that a history and a log share, and whether the log ends with it."""
+    """The last message that a history and a log share, whether the log ends with it, and its head."""
 
     position: int
     message_id: str
     is_newest: bool
+    head: Head
+
+
+class _Place(NamedTuple):
+    """The log that a history continues, the index of its first message not in it, and the log's head."""
+
+    branch: Key
+    first: int
+    head: Head
+
+
+def _history_after(
+    place: _Place, said: list[SourcedMessage], new: Sequence[Message], positions: Sequence[int]
+) -> StoredHistory:
+    """A history after its new messages were stored; what the log is now follows from what it was."""
+    before = place.head
+    if list(positions) != list(range(before.position + 1, before.position + len(new) + 1)):
+        # Some were there already.
+        return StoredHistory(place.branch, said, before, None)
+    last = max((at for at, one in enumerate(new) if one.role is ChatRole.USER), default=None)
+    head = replace(
+        before,
+        position=before.position + len(new),
+        count=before.count + len(new),
+        last_user=before.last_user if last is None else positions[last],
+    )
+    return StoredHistory(place.branch, said, before, head, None if last is None else new[last])
 
 
 def _branch_key(key: Key, message_id: str) -> Key:

@@ -7,6 +7,7 @@ For one model call of a framework, it stores the new messages, composes a contex
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import replace
@@ -22,23 +23,29 @@ from autonomy_ctx.agents.explain import (
     EXPLAIN_SECONDS,
     EXPLAIN_TURNS,
     ContextRecords,
-    Step,
-    window_bounds,
 )
 from autonomy_ctx.background import AsyncResource, Background, close_resources
-from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, identify, to_store
+from autonomy_ctx.engine.branches import (
+    CACHED_CONVERSATIONS,
+    Branches,
+    StoredHistory,
+    identify,
+    to_store,
+)
 from autonomy_ctx.engine.framework_context import (
     FrameworkContext,
     SourcedMessage,
+    TurnContexts,
     framework_context,
     thinking_start,
 )
 from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
-from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.base import ModelReply, Usage
 from autonomy_ctx.memory.cache import ConversationCache
-from autonomy_ctx.memory.joint_append import append_with_records
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, check_name, make_key
+from autonomy_ctx.memory.store import Key, RecordDraft, check_name, make_key
+from autonomy_ctx.memory.turn_figures import read_newest
+from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message, now
 from autonomy_ctx.sections.section import (
     ComposeParams,
@@ -47,7 +54,7 @@ from autonomy_ctx.sections.section import (
     Contribution,
     Params,
 )
-from autonomy_ctx.template.composed import ComposedContext, without_params
+from autonomy_ctx.template.composed import ComposedContext, trace_attributes, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.epoch_store import (
     StoredEpochs,
@@ -57,6 +64,7 @@ from autonomy_ctx.template.epoch_store import (
     read_epochs,
 )
 from autonomy_ctx.template.template import ContextTemplate
+from autonomy_ctx.tracing import is_tracing, record_call
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -154,7 +162,7 @@ class ContextEngine(AsyncResource):
         # By conversation as the framework names it: the agent that it was with last.
         self._agents: ConversationCache[Key, str] = ConversationCache(CACHED_CONVERSATIONS)
         # By conversation as the framework names it: the steps of its turn.
-        self._turns: ConversationCache[Key, _TurnContexts] = ConversationCache(CACHED_CONVERSATIONS)
+        self._turns: ConversationCache[Key, TurnContexts] = ConversationCache(CACHED_CONVERSATIONS)
         self._portal_lock = threading.Lock()
         self._portal: BlockingPortal | None = None
         self._portal_owner: AbstractContextManager[BlockingPortal] | None = None
@@ -174,6 +182,10 @@ class ContextEngine(AsyncResource):
         It is a different name, that of a fork, after the framework has continued from an earlier message.
         """
         return (await self._branches.current(self._named_key(conversation, scope))).conversation
+
+    def forget(self, key: Key) -> None:
+        """Have the next call read where a conversation is: another process may have gone on in a fork."""
+        self._branches.forget(key)
 
     def inner_key(self, key: Key, agent: str) -> Key:
         """The conversation of an agent's runs inside the runs of another agent, such as in a tool."""
@@ -219,21 +231,22 @@ class ContextEngine(AsyncResource):
         lost the rest. Without `record`, the context is not recorded for `explain` until you call `record`.
         """
         async with self._branches.lock(key):
-            branch, said = await self._branches.store_history(
+            stored = await self._branches.store_history(
                 key, history, after, may_begin_anew=may_begin_anew, may_continue=may_continue
             )
         context = await self._compose(
             key,
-            branch,
-            [*instructions, *said],
+            stored.branch,
+            [*instructions, *stored.said],
             len(instructions),
             tools,
             params,
             max_tokens,
             model=model,
             record=record,
+            stored=stored,
         )
-        return replace(context, history=said)
+        return replace(context, history=stored.said)
 
     async def compose_stored(
         self,
@@ -259,24 +272,29 @@ class ContextEngine(AsyncResource):
         key: Key,
         context: FrameworkContext,
         *,
-        model: str | None = None,
-        usage: Usage | None = None,
+        reply: ModelReply | None = None,
+        options: Mapping[str, Any] = EMPTY,
         is_current: bool = False,
     ) -> None:
         """Record a sent context for `explain`, in the turn of the newest user message.
 
-        With `is_current`, record it in the turn that it was composed for.
+        With `is_current`, record it in the turn that it was composed for, and its call as a span: with the
+        model's `reply`, if there is one, and the `options` of the request. Without a reply, the next request
+        need not begin with this one.
         """
         if is_current:
-            branch = key._replace(conversation=context.composed.conversation)
-            position, generation = context.turn_position, context.generation
-        else:
-            branch = await self._branches.current(key)
-            head = await self.memory.head(branch.scope, branch.conversation)
-            position, generation = head.last_user, head.generation
-        turn = await self._read_turn(key, branch, position)
+            turn, records = await self._draft_call(key, context, reply)
+            await self.memory.store.append(turn.branch, (), records)
+            if reply is not None:
+                await self._drop_old_records(turn, context.composed)
+            _trace(key, replace(context, turn=turn.as_sent()), reply, options)
+            return
+        branch = await self._branches.current(key)
+        head = await self.memory.head(branch.scope, branch.conversation)
+        turn = await self._read_turn(key, branch, head.last_user)
+        usage = _usage_of(reply)
         self._observe(context, usage)
-        await self._record(turn, context.composed, generation, model, usage)
+        await self._record(turn, context.composed, head.generation, context.model, usage)
 
     async def store_reply(
         self,
@@ -284,21 +302,39 @@ class ContextEngine(AsyncResource):
         context: FrameworkContext,
         *replies: Message | SourcedMessage,
         usage: Usage | None = None,
+        reply: ModelReply | None = None,
+        options: Mapping[str, Any] = EMPTY,
     ) -> Key:
         """Store a model's answer to a context at once, because there may be no next call.
 
-        `usage` is what the provider reported. Returns the name of the conversation in memory that has the
-        answer.
+        `usage` is what the provider reported. With the `reply` to a context that is not recorded yet, it is
+        recorded in the same transaction, as `record` does. Returns the name of the conversation in memory
+        that has the answer.
         """
         before = context.history[-1].stored_id if context.history else ""
         answers = [one if isinstance(one, SourcedMessage) else SourcedMessage(one) for one in replies]
         said = identify(answers, before)
         async with self._branches.lock(key):
-            branch, _ = await self._branches.store_history(
-                key, [*context.history, *said], may_begin_anew=True
-            )
+            branch, records = key._replace(conversation=context.composed.conversation), list[RecordDraft]()
+            if reply is not None:
+                turn, records = await self._draft_call(key, context, reply)
+            head = context.head
+            if head is None or not await self._branches.append_reply(key, branch, said, records, head):
+                stored = await self._branches.store_history(
+                    key, [*context.history, *said], may_begin_anew=True, records=records, recorded=branch
+                )
+                branch = stored.branch
+            elif reply is not None:
+                turn.end = head.position + len(said)
+        if reply is not None:
+            await self._drop_old_records(turn, context.composed)
+            _trace(key, replace(context, turn=turn.as_sent()), reply, options)
+            return branch
         if usage is not None:
             await self._record_usage(key, context, usage)
+        parts = tuple(part for one in answers for part in one.message.parts)
+        calls = tuple(call for one in answers for call in one.message.tool_calls)
+        _trace(key, context, ModelReply(parts=parts, tool_calls=calls, usage=usage or Usage()))
         return branch
 
     async def store_history(
@@ -327,15 +363,15 @@ class ContextEngine(AsyncResource):
     async def explain(
         self,
         conversation: str,
-        turn: str | None = None,
+        turn: str | int | None = None,
         *,
         step: int | None = None,
         scope: str | None = None,
     ) -> ComposedContext:
         """The context of a past call, byte for byte; by default of the newest call.
 
-        The id of a turn is the id of the user's message that it answers. `scope` is needed if the engine's
-        scope is a function.
+        `turn` is the number of a turn, or its id: that of the user's message that it answers. `scope` is
+        needed if the engine's scope is a function.
         """
         branch = await self._branches.current(self._named_key(conversation, scope))
         return await self._records.explain(branch, turn, step)
@@ -415,9 +451,11 @@ class ContextEngine(AsyncResource):
         *,
         model: str | None = None,
         record: bool = True,
+        stored: StoredHistory | None = None,
     ) -> FrameworkContext:
-        head = await self.memory.head(branch.scope, branch.conversation)
-        turn = await self._read_turn(key, branch, head.last_user)
+        head = None if stored is None else stored.head
+        head = head or await self.memory.head(branch.scope, branch.conversation)
+        turn = await self._read_turn(key, branch, head.last_user, stored)
         rules = [one.message for one in said[:instructions]]
         composed = await self.template.compose(
             self.memory,
@@ -442,28 +480,76 @@ class ContextEngine(AsyncResource):
         if record:
             await self._record(turn, composed, head.generation, model)
         made = framework_context(composed, said, thinking_after=thinking_after)
-        return replace(made, tools=tools, turn_position=head.last_user, generation=head.generation)
+        return replace(
+            made,
+            tools=tools,
+            turn_position=head.last_user,
+            generation=head.generation,
+            head=head,
+            turn=turn.as_sent() if record else None,
+            model=model,
+            composed_at=time.perf_counter(),
+        )
+
+    async def _draft_call(
+        self, key: Key, context: FrameworkContext, reply: ModelReply | None
+    ) -> tuple[TurnContexts, list[RecordDraft]]:
+        """The turn that a context was composed for, and the records of its call."""
+        branch, usage = key._replace(conversation=context.composed.conversation), _usage_of(reply)
+        turn = await self._read_turn(key, branch, context.turn_position)
+        self._observe(context, usage)
+        records = await self._draft(
+            turn,
+            context.composed,
+            context.generation,
+            context.model,
+            usage,
+            # One that was refused is followed by another one.
+            begins_next=reply is not None,
+        )
+        return turn, records
 
     async def _record(
         self,
-        turn: _TurnContexts,
+        turn: TurnContexts,
         composed: ComposedContext,
         generation: int,
         model: str | None,
         usage: Usage | None = None,
     ) -> None:
-        turn.previous = without_params(composed)
-        bounds = window_bounds(self.template.sections)
-        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds, usage=usage))
-        turn.generation = generation
-        records = draft_epoch(composed, generation)
-        steps = await self._records.make_draft(turn.name, generation, turn.steps)
-        if steps is not None:
-            records.append(steps)
-        await append_with_records(self.memory.store, turn.branch, (), records)
+        records = await self._draft(turn, composed, generation, model, usage)
+        await self.memory.store.append(turn.branch, (), records)
+        await self._drop_old_records(turn, composed)
+
+    async def _drop_old_records(self, turn: TurnContexts, composed: ComposedContext) -> None:
         if composed.end_reason is not None:
             await drop_ended(self.memory.store, turn.branch)
-        await self._records.sweep(turn.branch)
+        await self._records.sweep(turn.branch, is_first=turn.number == 1)
+
+    async def _draft(
+        self,
+        turn: TurnContexts,
+        composed: ComposedContext,
+        generation: int,
+        model: str | None,
+        usage: Usage | None,
+        *,
+        begins_next: bool = True,
+    ) -> list[RecordDraft]:
+        """The records of a context; with `begins_next`, the next request begins with it."""
+        sent = without_params(composed)
+        if begins_next:
+            turn.previous = sent
+        sent.model, sent.usage = model, usage
+        turn.steps.append(sent)
+        turn.generation = generation
+        if turn.number is None:
+            newest = await read_newest(self.memory.store, turn.branch)
+            # A process that has ended may have begun this turn.
+            is_same = turn.position > 0 and newest.position == turn.position
+            turn.number = newest.number if is_same else newest.number + 1
+        records = await self._records.make_drafts(turn.as_sent(), turn.steps)
+        return [*draft_epoch(composed, generation), *records] if begins_next else records
 
     async def _read_epochs(self, branch: Key) -> StoredEpochs:
         composer = composer_name(branch.agent, self.template.get_section_names())
@@ -475,9 +561,9 @@ class ContextEngine(AsyncResource):
         self._observe(context, usage)
         turn = self._turns.get(key)
         # Another call of the conversation may have come in between.
-        if turn and turn.steps and turn.steps[-1].context.digest() == context.composed.digest():
-            turn.steps[-1] = turn.steps[-1]._replace(usage=usage)
-            await self._records.save(turn.branch, turn.name, turn.generation, turn.steps)
+        if turn and turn.steps and turn.steps[-1].digest() == context.composed.digest():
+            turn.steps[-1].usage = usage
+            await self._records.save(turn.branch, turn.as_sent(), turn.steps)
 
     def _observe(self, context: FrameworkContext, usage: Usage | None) -> None:
         """Learn from what a provider counted."""
@@ -485,16 +571,38 @@ class ContextEngine(AsyncResource):
             counter = self.memory.token_counter
             counter.observe(context.composed.messages, usage.input_tokens, tools=context.tools)
 
-    async def _read_turn(self, key: Key, branch: Key, position: int) -> _TurnContexts:
+    async def _read_turn(
+        self, key: Key, branch: Key, position: int, stored: StoredHistory | None = None
+    ) -> TurnContexts:
         """The turn that answers the user's message at a position, with its contexts so far."""
         known = self._turns.get(key)
         if known is not None and (known.branch, known.position) == (branch, position):
             return known
-        after = max(position - 1, 0)
-        found = await self.memory.read(branch.scope, branch.conversation, after=after, before=position + 1)
-        message = found.entries[0].message if found.entries else None
-        previous = known.previous if known is not None and known.branch == branch else None
-        made = _TurnContexts(branch, position, message, "start" if message is None else message.id, previous)
+        message = None if stored is None else stored.user
+        if message is None:
+            after = max(position - 1, 0)
+            found = await self.memory.read(
+                branch.scope, branch.conversation, after=after, before=position + 1
+            )
+            message = found.entries[0].message if found.entries else None
+        before = known if known is not None and known.branch == branch else None
+        made = TurnContexts(
+            branch,
+            position,
+            message,
+            "start" if message is None else message.id,
+            None if before is None else before.previous,
+        )
+        if (
+            before is not None
+            and before.number is not None
+            and stored is not None
+            and stored.head is not None
+        ):
+            log = stored.before
+            if (log.position, log.generation) == (before.end, before.generation):
+                # Nobody else has gone on.
+                made.number = before.number + 1
         self._turns[key] = made
         return made
 
@@ -504,21 +612,31 @@ def make_engine(scope: Scope, **options: Unpack[EngineOptions]) -> ContextEngine
     return ContextEngine(scope=scope, **options)
 
 
-class _TurnContexts:
-    """The contexts of one turn, step by step, and the newest context of the conversation."""
+def _usage_of(reply: ModelReply | None) -> Usage | None:
+    """Give what the provider counted; None if it did not say."""
+    return None if reply is None or reply.usage == Usage() else reply.usage
 
-    def __init__(
-        self,
-        branch: Key,
-        position: int,
-        message: Message | None,
-        name: str,
-        previous: ComposedContext | None,
-    ) -> None:
-        self.branch, self.position, self.message, self.name = branch, position, message, name
-        self.previous = previous
-        self.steps: list[Step] = []
-        self.generation = 0
+
+def _trace(
+    key: Key, context: FrameworkContext, reply: ModelReply | None, options: Mapping[str, Any] = EMPTY
+) -> None:
+    """Record the call of a context as a span, if its turn is known."""
+    if context.turn is None or not is_tracing():
+        return
+    composed = context.composed
+    record_call(
+        reply,
+        began=context.composed_at,
+        model=context.model,
+        options=options,
+        messages=composed.messages,
+        agent=key.agent,
+        scope=key.scope,
+        conversation=composed.conversation,
+        turn=context.turn.id,
+        number=context.turn.number,
+        attributes=trace_attributes(composed),
+    )
 
 
 def _shows(composed: ComposedContext, position: int, message: Message | None) -> bool:

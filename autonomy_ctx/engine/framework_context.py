@@ -1,4 +1,4 @@
-"""What a framework or a client sends instead of its history: our messages, each with its original object."""
+"""The context for a framework or a client: our messages, each with its original object."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autonomy_ctx.agents.explain import SentTurn
 from autonomy_ctx.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
 from autonomy_ctx.formats.thinking import binds_thinking, without_thinking
-from autonomy_ctx.memory.store import Head
+from autonomy_ctx.memory.store import Head, Key
 from autonomy_ctx.messages.message import ChatRole, Message, Part, TextContent
 from autonomy_ctx.messages.summary import visible_fields
 from autonomy_ctx.template.composed import ComposedContext
@@ -41,6 +42,12 @@ class FrameworkContext:
     # The position of the user's message that it answers, and the past that it was made from.
     turn_position: int = 0
     generation: int = 0
+    # The log when it was composed, if that is known.
+    head: Head | None = None
+    # The turn, once the context is recorded; its model, if its name is known; and when it was composed.
+    turn: SentTurn | None = None
+    model: str | None = None
+    composed_at: float = 0.0
     # The ids of messages whose thinking must not be sent, also where only the framework knows of it.
     without_thinking: frozenset[str] = frozenset()
 
@@ -48,6 +55,38 @@ class FrameworkContext:
     def instructions_text(self) -> str:
         """All instructions as one text."""
         return "\n\n".join(one.message.text for one in self.instructions if one.message.text)
+
+
+class TurnContexts:
+    """The contexts of one turn, step by step, and the newest context of the conversation."""
+
+    def __init__(
+        self,
+        branch: Key,
+        position: int,
+        message: Message | None,
+        name: str,
+        previous: ComposedContext | None,
+    ) -> None:
+        self.branch, self.position, self.message, self.name = branch, position, message, name
+        self.previous = previous
+        # The contexts of its calls.
+        self.steps: list[ComposedContext] = []
+        self.generation = 0
+        # Once a context was recorded, or if the turn before ran here.
+        self.number: int | None = None
+        # Where the log ended after its answer.
+        self.end = 0
+
+    def as_sent(self) -> SentTurn:
+        """The turn as it is recorded."""
+        return SentTurn(
+            number=self.number or 0,
+            id=self.name,
+            position=self.position,
+            generation=self.generation,
+            has_message_id=self.message is not None,
+        )
 
 
 def plain_content(parts: Sequence[Part]) -> str | tuple[Part, ...]:

@@ -37,7 +37,9 @@ class AgentClosed(AutonomyCtxError, RuntimeError):
     """An agent or node was used after it was closed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is closed and takes no more turns; start a new one")
+        super().__init__(
+            f"{name!r} is closed and takes no more turns; use it inside its `async with`, or make a new one"
+        )
         self.name = name
 
 
@@ -108,7 +110,7 @@ class CostLimitExceeded(AutonomyCtxError):
 class UnknownTurn(AutonomyCtxError, LookupError):
     """There is no record of the turn, or it was deleted."""
 
-    def __init__(self, *, turn: str | None, step: int | None, problem: str) -> None:
+    def __init__(self, *, turn: str | int | None, step: int | None, problem: str) -> None:
         which = "the newest turn" if turn is None else f"turn {turn!r}"
         which += "" if step is None else f", step {step}"
         super().__init__(f"{which} of this conversation cannot be explained: {problem}")

@@ -69,7 +69,7 @@ class HookError(AutonomyCtxError):
         outcome = {
             None: "",
             False: "; nothing was changed",
-            True: "; the change before it was made and stays",
+            True: "; the change was made before, and stays",
         }
         self.sentence = f"hook `{hook}` ({event}) failed: {problem}{outcome[done]}"
         # Not `super()`: the next class may be the hook's own exception type, which takes other arguments.
@@ -111,7 +111,7 @@ class InvalidContainer(AutonomyCtxError, ValueError):
 class UnknownItem(AutonomyCtxError, KeyError):
     """The pool has no item with this id."""
 
-    def __init__(self, item_id: str, *, advice: str = "`catalogue()` lists the ids there are") -> None:
+    def __init__(self, item_id: str, *, advice: str = "`catalogue()` lists the ids") -> None:
         super().__init__(item_id)
         self.item_id, self.advice = item_id, advice
 
@@ -143,5 +143,5 @@ class InvalidContextFile(AutonomyCtxError, ValueError):
     """A file does not contain a context or a runtime; the file was not changed."""
 
     def __init__(self, *, path: str, problem: str, advice: str) -> None:
-        super().__init__(f"{path} {problem}; the file was left as it is. {advice}")
+        super().__init__(f"{path} {problem}; the file was not changed. {advice}")
         self.path, self.problem = path, problem

@@ -74,7 +74,7 @@ class SharedTurn(AutonomyCtxError):
         elsewhere = f"fork it with `at={position - 1}`" if position > 1 else "start a new conversation"
         super().__init__(
             f"the last turn of conversation {conversation!r}, from position {position} on, is shared with a "
-            f"fork; {elsewhere} and go on there. `delete_message` deletes a message from both"
+            f"fork; {elsewhere} and continue there. `delete_message` deletes a message from both"
         )
         self.conversation, self.position = conversation, position
 

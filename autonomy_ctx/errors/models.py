@@ -33,6 +33,12 @@ class UnknownPrice(AutonomyCtxError, LookupError):
         self.model = model
 
 
+_ADVICE: dict[str | None, str] = {
+    "refused": "start the server at this address, or give another `base_url`",
+    "dns": "check `base_url` and the network of this machine",
+}
+
+
 class ModelUnavailable(ModelError):
     """The model could not be reached, stopped in the middle or is overloaded, also after retries.
 
@@ -50,9 +56,10 @@ class ModelUnavailable(ModelError):
         host: str | None = None,
         reason: str | None = None,
     ) -> None:
+        advice = _ADVICE.get(reason, "try again later, or check the provider's status page and `base_url`")
         super().__init__(
             model,
-            f"{problem}{{said}}; try again later, or check the provider's status page and `base_url`",
+            f"{problem}{{said}}; {advice}",
             status_code=status_code,
             code=code,
         )
@@ -86,7 +93,8 @@ class AuthenticationFailed(ModelError):
     def __init__(self, model: str, *, status_code: int = 401, code: str | None = None) -> None:
         super().__init__(
             model,
-            "does not accept the key{said}; check the key and its permissions",
+            "does not accept the key{said}; check `api_key` or the variable that the key is read from, and "
+            "whether the key may use this model",
             status_code=status_code,
             code=code,
         )

@@ -55,7 +55,7 @@ class StoreClosed(StoreError):
     """The memory was used after `close()`."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"memory on {path} is closed; make a new `Memory` to go on")
+        super().__init__(f"memory on {path} is closed; make a new `Memory` to continue")
 
 
 class SchemaTooNew(StoreError):

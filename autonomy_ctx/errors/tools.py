@@ -47,7 +47,7 @@ class ToolTimeout(AutonomyCtxError, TimeoutError):
 
     def __init__(self, tool: str, seconds: float) -> None:
         super().__init__(
-            f"`{tool}` was given up after {seconds:g} s and may have been half done; ask for less at a time"
+            f"`{tool}` was stopped after {seconds:g} s and may be half done; ask for less at a time"
         )
         self.tool, self.seconds = tool, seconds
 
@@ -110,3 +110,11 @@ class InvalidRange(AutonomyCtxError, ValueError):
     def __init__(self, first: int, last: int, problem: str) -> None:
         super().__init__(f"positions {first} to {last} cannot be read: {problem}")
         self.first, self.last, self.problem = first, last, problem
+
+
+class UnknownResult(AutonomyCtxError, LookupError):
+    """The conversation has no result with this id, or no such part of it."""
+
+    def __init__(self, result: str, problem: str = "is not in this conversation, or was deleted") -> None:
+        super().__init__(f"result {result if len(result) <= 80 else result[:80] + '...'!r} {problem}")
+        self.result, self.problem = result, problem

@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from autonomy_ctx.formats.base import (
     ANTHROPIC,
     DEFAULT_REQUEST_OPTIONS,
+    CallDelta,
     CallStarted,
     ModelReply,
+    ReaderEvent,
     RequestOptions,
-    StreamError,
-    StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
     WireRequest,
     tag_signature,
 )
-from autonomy_ctx.formats.blocks import (
-    Block,
-    BlockTurn,
-    CompactionBlock,
-    ImageBlock,
-    ProviderFeatures,
-    ReplyParts,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    build_conversation,
-)
+from autonomy_ctx.formats.blocks import Block, BlockWriter
 from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.compaction import COMPACTION_BETA, find_block, place_block
-from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
+from autonomy_ctx.formats.incoming import (
+    ReplyParts,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    stream_error,
+)
 from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
-from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.messages.message import Message, ThinkingContent, ToolCall
 
+# The tool that finds those which are deferred.
+FIND_TOOLS = "find_tools"
+# Allows Claude to clear old results itself.
+EDITING_BETA = "context-management-2025-06-27"
 # Which field of which block each kind of delta adds to.
 _DELTA_FIELDS = {
     "text_delta": ("text", "text", "text"),
     "thinking_delta": ("thinking", "thinking", "thinking"),
     "signature_delta": ("thinking", "signature", "signature"),
     "input_json_delta": ("tool_use", "partial_json", "input"),
+    "compaction_delta": ("compaction", "content", "content"),
 }
 
 
@@ -58,7 +59,7 @@ class AnthropicReader:
         self._deltas: dict[int, dict[str, list[str]]] = {}
         self._finished_blocks: set[int] = set()
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[ReaderEvent]:
         """Read one event; an error raises `StreamError`, an unknown event says nothing."""
         index = as_count(data.get("index"))
         match data.get("type") or event:
@@ -79,15 +80,16 @@ class AnthropicReader:
                 # The counts so far: they replace those from the start, where they are given.
                 self._usage.update({name: value for name, value in counts if value is not None})
             case "error":
-                error = as_mapping(data.get("error"))
-                raise StreamError(
-                    as_nonempty_text(error.get("type")) or "error", as_text(error.get("message"))
-                )
+                raise stream_error(data.get("error"))
         return ()
 
     def finish(self) -> ModelReply:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
-        blocks = [
+        return read_message({**self._message, "usage": self._usage, "content": self.content()})
+
+    def content(self) -> list[dict[str, Any]]:
+        """The blocks so far, as they would stand in a whole message."""
+        return [
             self._assemble_block(index)
             for index in sorted(self._blocks)
             # Half of a call must not be run; half of a text is still worth reading.
@@ -95,9 +97,8 @@ class AnthropicReader:
             or index in self._finished_blocks
             or self._message.get("stop_reason")
         ]
-        return read_message({**self._message, "usage": self._usage, "content": blocks})
 
-    def _start_block(self, index: int, block: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _start_block(self, index: int, block: Mapping[str, Any]) -> Sequence[ReaderEvent]:
         self._blocks[index] = block
         self._deltas[index] = {}
         match block.get("type"):
@@ -109,7 +110,14 @@ class AnthropicReader:
                 return (ThinkingDelta(thought),)
         return ()
 
-    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Sequence[ReaderEvent]:
+        if delta.get("type") == "citations_delta" and index in self._blocks:
+            block = self._blocks[index]
+            self._blocks[index] = {
+                **block,
+                "citations": [*(block.get("citations") or ()), delta.get("citation")],
+            }
+            return ()
         kind, source, target = _DELTA_FIELDS.get(as_text(delta.get("type")), ("", "", ""))
         more = as_text(delta.get(source))
         if not more:
@@ -118,11 +126,15 @@ class AnthropicReader:
             if kind == "tool_use":
                 return ()
             self._start_block(index, {"type": kind})
-        if self._blocks[index].get("type") != kind:
+        own = as_text(self._blocks[index].get("type"))
+        # Tools that the provider runs have input, too.
+        if own != kind and not (kind == "tool_use" and own.endswith("tool_use")):
             return ()
         self._deltas[index].setdefault(target, []).append(more)
         if target == "text":
             return (TextDelta(more),)
+        if target == "input":
+            return (CallDelta(as_nonempty_text(self._blocks[index].get("id")), more),)
         return (ThinkingDelta(more),) if target == "thinking" else ()
 
     def _assemble_block(self, index: int) -> dict[str, Any]:
@@ -143,7 +155,30 @@ STOP_REASONS = {
     "refusal": "refused",
     "model_context_window_exceeded": "overflow",
 }
-_FEATURES = ProviderFeatures(owner=ANTHROPIC, url_images=True, redacted_text=True)
+
+
+class AnthropicWriter(BlockWriter):
+    """Blocks of the Messages API."""
+
+    owner = ANTHROPIC
+    takes_image_urls = takes_documents = True
+    redacts_as_bytes = False
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), **options: Any) -> None:
+        super().__init__(tools, **options)
+        names = (str(one["name"]) for one in tools if one.get("defer_loading"))
+        # Claude is not told of these until a result refers to them.
+        self.deferred = frozenset(map(self._names.wire_name, names))
+
+    def _result_block(self, at: int, message: Message) -> Block:
+        """A result; that of a search for tools refers to them, and their definitions follow it."""
+        block = super()._result_block(at, message)
+        if message.name == FIND_TOOLS and self.deferred:
+            lines = dict.fromkeys(line.partition(":")[0] for line in message.text.splitlines())
+            names = [name for name in map(self._names.wire_name, lines) if name in self.deferred]
+            if names:
+                block.data["content"] = [{"type": "tool_reference", "tool_name": name} for name in names]
+        return block
 
 
 class AnthropicMessages(NamedTuple):
@@ -167,7 +202,8 @@ class AnthropicFormat:
         """A request that the provider takes; sampling parameters only if `options` has them."""
         block = find_block(messages, ANTHROPIC, model)
         placed = messages if block is None else place_block(messages, block)
-        talk = build_conversation(placed, _FEATURES, request_options)
+        writer = AnthropicWriter(request_options.tools)
+        talk = writer.write(placed, request_options)
         body: dict[str, Any] = {
             "model": model,
             "max_tokens": _default_max_tokens(request_options.options)
@@ -175,17 +211,19 @@ class AnthropicFormat:
             else request_options.max_tokens,
         }
         if talk.system:
-            body["system"] = [_encode_block(text) for text in talk.system]
-        body["messages"] = [_encode_turn(turn) for turn in talk.turns]
+            body["system"] = talk.system
+        body["messages"] = talk.messages
         if talk.tools:
-            body["tools"] = [_encode_tool(offer) for offer in talk.tools]
+            body["tools"] = [_encode_tool(offer, offer.name in writer.deferred) for offer in talk.tools]
             if not talk.tools_offered:
                 body["tool_choice"] = {"type": "none"}
         if request_options.stream:
             body["stream"] = True
         body |= request_options.options
         thinking = select_thinking(body, messages, ANTHROPIC, model, block)
-        betas = () if block is None else (COMPACTION_BETA,)
+        betas: tuple[str, ...] = () if block is None else (COMPACTION_BETA,)
+        if "context_management" in body:
+            betas += (EDITING_BETA,)
         return WireRequest(
             path="/messages", body=body, repairs=talk.repairs, thinking=thinking, betas=betas, block=block
         )
@@ -203,10 +241,10 @@ def anthropic_messages(
     messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
 ) -> AnthropicMessages:
     """Messages in the format of the Messages API; `repairs` lists what was repaired."""
-    talk = build_conversation(messages, _FEATURES, RequestOptions(breakpoints=breakpoints))
+    talk = AnthropicWriter().write(messages, RequestOptions(breakpoints=breakpoints))
     repairs += talk.repairs
-    system = "\n\n".join(rule.text for rule in talk.system)
-    body: dict[str, Any] = {"system": system, "messages": [_encode_turn(turn) for turn in talk.turns]}
+    system = "\n\n".join(rule["text"] for rule in talk.system)
+    body: dict[str, Any] = {"system": system, "messages": talk.messages}
     select_thinking(body, messages, ANTHROPIC, "")
     return AnthropicMessages(body["messages"], system or None)
 
@@ -214,32 +252,36 @@ def anthropic_messages(
 def read_message(body: Mapping[str, Any]) -> ModelReply:
     """A reply from a whole message; blocks of an unknown kind are passed over."""
     if body.get("type") == "error":
-        error = as_mapping(body.get("error"))
-        raise StreamError(as_nonempty_text(error.get("type")) or "error", as_text(error.get("message")))
+        raise stream_error(body.get("error"))
     content = as_mappings(body.get("content"))
-    said = ReplyParts()
-    for block in content:
-        match block.get("type"):
-            case "text":
-                said.add(TextContent(as_text(block.get("text"))))
-            case "thinking":
-                thought, signature = as_text(block.get("thinking")), as_nonempty_text(block.get("signature"))
-                mark = tag_signature(ANTHROPIC, signature) if signature else None
-                said.add(ThinkingContent(thought, signature=mark))
-            case "redacted_thinking" if data := as_text(block.get("data")):
-                said.add(ThinkingContent("", redacted=tag_signature(ANTHROPIC, data)))
-            case "tool_use":
-                name, arguments = as_text(block.get("name")), arguments_text(block.get("input"))
-                said.add_call(ToolCall(as_nonempty_text(block.get("id")), name, arguments))
     stop = as_nonempty_text(body.get("stop_reason"))
     return ModelReply(
-        **said.fields(content),
+        **read_blocks(content, ANTHROPIC).fields(content),
         stop=STOP_REASONS.get(stop, stop) if stop else None,
         usage=_usage(as_mapping(body.get("usage"))),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
         cache_miss=read_cache_miss(body) if body.get("diagnostics") else None,
     )
+
+
+def read_blocks(content: Iterable[Mapping[str, Any]], owner: str) -> ReplyParts:
+    """Read the blocks of a reply; the signatures in them are of `owner`."""
+    said = ReplyParts()
+    for block in content:
+        match block.get("type"):
+            case "text":
+                said.add_text(as_text(block.get("text")))
+            case "thinking":
+                thought, signature = as_text(block.get("thinking")), as_nonempty_text(block.get("signature"))
+                mark = tag_signature(owner, signature) if signature else None
+                said.add(ThinkingContent(thought, signature=mark))
+            case "redacted_thinking" if data := as_text(block.get("data")):
+                said.add(ThinkingContent("", redacted=tag_signature(owner, data)))
+            case "tool_use":
+                name, arguments = as_text(block.get("name")), arguments_text(block.get("input"))
+                said.add(ToolCall(as_nonempty_text(block.get("id")), name, arguments))
+    return said
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -268,41 +310,11 @@ def _default_max_tokens(options: Mapping[str, Any]) -> int:
     return DEFAULT_MAX_TOKENS + as_count(as_mapping(options.get("thinking")).get("budget_tokens"))
 
 
-def _encode_turn(turn: BlockTurn) -> dict[str, Any]:
-    return {"role": turn.role, "content": [_encode_block(block) for block in turn.blocks]}
+def _encode_tool(offer: ToolSpec, is_deferred: bool) -> dict[str, Any]:
+    deferred = {"defer_loading": True} if is_deferred else {}
+    return {**describe_tool(offer), "input_schema": offer.parameters, **deferred}
 
 
-def _encode_block(block: Block) -> dict[str, Any]:
-    spelled = _encode_content(block)
-    if block.cache_mark is not None:
-        spelled["cache_control"] = {"type": "ephemeral", **block.cache_mark}
-    return spelled
-
-
-def _encode_content(block: Block) -> dict[str, Any]:
-    match block:
-        case TextBlock(text=text):
-            return {"type": "text", "text": text}
-        case ImageBlock(image=picture):
-            if picture.url:
-                return {"type": "image", "source": {"type": "url", "url": picture.url}}
-            source = {"type": "base64", "media_type": picture.media_type, "data": picture.data}
-            return {"type": "image", "source": source}
-        case ThinkingBlock(redacted=redacted) if redacted:
-            return {"type": "redacted_thinking", "data": redacted}
-        case ThinkingBlock(text=text, signature=signature):
-            return {"type": "thinking", "thinking": text, "signature": signature}
-        case ToolUseBlock(id=call_id, name=name, input=arguments):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-        case ToolResultBlock(id=call_id, content=content, is_error=is_error):
-            inside = [_encode_block(inner) for inner in content]
-            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": inside}
-            return {**result, "is_error": True} if is_error else result
-        case CompactionBlock(data=data):
-            return dict(data)
-    assert_never(block)
-
-
-def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
-    described = {"description": offer.description} if offer.description else {}
-    return {"name": offer.name, **described, "input_schema": offer.parameters}
+def describe_tool(offer: ToolSpec) -> dict[str, Any]:
+    """The name of a tool, and its description if it has one: an empty one is refused."""
+    return {"name": offer.name, **({"description": offer.description} if offer.description else {})}

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from importlib import import_module
+from typing import Any, Literal, Protocol, TypeAlias
 
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.messages.json_values import EMPTY
@@ -68,14 +69,7 @@ class Usage:
     reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            long_cache_write_tokens=self.long_cache_write_tokens + other.long_cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +163,14 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CallDelta:
+    """The next piece of the arguments of a call that has begun."""
+
+    id: str | None
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyFinished:
     """The end of a stream, with the whole reply."""
 
@@ -176,6 +178,8 @@ class ReplyFinished:
 
 
 StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ReplyFinished
+# A stream of a model has no pieces of arguments: half of a call is of no use to its reader.
+ReaderEvent: TypeAlias = StreamEvent | CallDelta
 
 
 def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
@@ -258,7 +262,7 @@ class WireRequest:
 class StreamReader(Protocol):
     """Puts a stream's pieces together again."""
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[ReaderEvent]:
         """Read one server-sent event; an unknown one says nothing."""
 
     def finish(self) -> ModelReply:
@@ -287,3 +291,20 @@ class Format(ReplyFormat, Protocol):
 
     def reader(self) -> StreamReader:
         """For a streamed response."""
+
+
+WireFormat: TypeAlias = Literal["openai", "responses", "anthropic", "google", "bedrock"]
+_FORMATS: dict[WireFormat, str] = {
+    "openai": "openai:OpenAIFormat",
+    "responses": "openai_responses:ResponsesFormat",
+    "anthropic": "anthropic:AnthropicFormat",
+    "google": "google:GoogleFormat",
+    "bedrock": "bedrock:BedrockFormat",
+}
+
+
+def load_format(wire_format: WireFormat) -> Format:
+    """A format by its name; imported when first asked for, as most programs need one of them."""
+    module, _, name = _FORMATS[wire_format].partition(":")
+    made: Format = getattr(import_module(f"autonomy_ctx.formats.{module}"), name)()
+    return made

@@ -5,66 +5,34 @@ the binary frames of a stream.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, assert_never
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
+from autonomy_ctx.formats import anthropic
+from autonomy_ctx.formats.anthropic import AnthropicReader, describe_tool, read_blocks
 from autonomy_ctx.formats.base import (
     BEDROCK,
     DEFAULT_REQUEST_OPTIONS,
-    CallStarted,
     ModelReply,
+    ReaderEvent,
     RequestOptions,
     StreamError,
-    StreamEvent,
-    TextDelta,
-    ThinkingDelta,
     Usage,
     WireRequest,
-    tag_signature,
 )
-from autonomy_ctx.formats.blocks import (
-    Block,
-    BlockTurn,
-    CompactionBlock,
-    ImageBlock,
-    ProviderFeatures,
-    ReplyParts,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    build_conversation,
-)
+from autonomy_ctx.formats.blocks import BlockWriter, JsonObject
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
-from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text, is_base64
+from autonomy_ctx.formats.outgoing import ToolSpec, is_base64
 from autonomy_ctx.formats.thinking import select_thinking
-from autonomy_ctx.messages.message import Message, Part, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.messages.json_values import EMPTY
+from autonomy_ctx.messages.message import Message
 
 
-@dataclass(slots=True)
-class _BlockBuffer:
-    """The pieces of one block; which of them there are says what it is."""
+class BedrockReader(AnthropicReader):
+    """Collects the events of one stream, as those of the Messages API; the client ends it with `finish()`."""
 
-    use: Mapping[str, Any] | None = None
-    arguments: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    thought: list[str] = field(default_factory=list)
-    signature: list[str] = field(default_factory=list)
-    redacted: list[str] = field(default_factory=list)
-    closed: bool = False
-
-
-class BedrockReader:
-    """Collects the events of one stream; the client ends it with `finish()`."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, _BlockBuffer] = {}
-        self._stop: Any = None
-        self._usage: Mapping[str, Any] = {}
-
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[ReaderEvent]:
         """Read one event; an exception raises `StreamError`, an unknown event says nothing.
 
         Without its name an event is expected in the shape `{"contentBlockDelta": {...}}`.
@@ -78,71 +46,86 @@ class BedrockReader:
         match event:
             case "contentBlockStart":
                 if use := as_mapping(as_mapping(data.get("start")).get("toolUse")):
-                    self._block(index).use = use
-                    return (CallStarted(as_nonempty_text(use.get("toolUseId")), as_text(use.get("name"))),)
+                    call = {"type": "tool_use", "id": use.get("toolUseId"), "name": use.get("name")}
+                    return self._start_block(index, call)
             case "contentBlockDelta":
-                return self._add_delta(self._block(index), as_mapping(data.get("delta")))
+                return self._add_pieces(index, as_mapping(data.get("delta")))
             case "contentBlockStop":
-                self._block(index).closed = True
+                self._finished_blocks.add(index)
             case "messageStop":
-                self._stop = data.get("stopReason")
+                self._message["stop_reason"] = data.get("stopReason")
             case "metadata":
-                self._usage = as_mapping(data.get("usage"))
+                self._usage.update(as_mapping(data.get("usage")))
         return ()
 
     def finish(self) -> ModelReply:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
-        content = [made for _, block in sorted(self._blocks.items()) for made in self._assemble_block(block)]
-        output = {"message": {"role": "assistant", "content": content}}
-        return read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
+        message = {"role": "assistant", "content": to_converse(self.content())}
+        stop = self._message.get("stop_reason")
+        return read_response({"output": {"message": message}, "stopReason": stop, "usage": self._usage})
 
-    def _block(self, index: int) -> _BlockBuffer:
-        return self._blocks.setdefault(index, _BlockBuffer())
-
-    def _add_delta(self, block: _BlockBuffer, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _add_pieces(self, index: int, delta: Mapping[str, Any]) -> Sequence[ReaderEvent]:
         reasoning = as_mapping(delta.get("reasoningContent"))
-        block.arguments.append(as_text(as_mapping(delta.get("toolUse")).get("input")))
-        block.signature.append(as_text(reasoning.get("signature")))
-        block.redacted.append(as_text(reasoning.get("redactedContent")))
-        if thought := as_text(reasoning.get("text")):
-            block.thought.append(thought)
-            return (ThinkingDelta(thought),)
-        if said := as_text(delta.get("text")):
-            block.text.append(said)
-            return (TextDelta(said),)
-        return ()
-
-    def _assemble_block(self, block: _BlockBuffer) -> Sequence[Mapping[str, Any]]:
-        """A block as it would stand in a whole response; none of a call that was not complete."""
-        if block.use is not None:
-            # Half of a call must not be run; half of a text is still worth reading.
-            done = block.closed or self._stop is not None
-            return [{"toolUse": {**block.use, "input": "".join(block.arguments)}}] if done else []
-        if redacted := _join_base64(block.redacted):
-            return [{"reasoningContent": {"redactedContent": redacted}}]
-        if block.thought or any(block.signature):
-            thought = {"text": "".join(block.thought), "signature": "".join(block.signature)}
-            return [{"reasoningContent": {"reasoningText": thought}}]
-        return [{"text": "".join(block.text)}]
+        if is_base64(redacted := as_text(reasoning.get("redactedContent"))):
+            begun = as_text(self._blocks.get(index, EMPTY).get("data"))
+            return self._start_block(
+                index, {"type": "redacted_thinking", "data": _join_base64(begun, redacted)}
+            )
+        given = as_text(as_mapping(delta.get("toolUse")).get("input"))
+        pieces: list[JsonObject] = [
+            {"type": "text_delta", "text": delta.get("text")},
+            {"type": "thinking_delta", "thinking": reasoning.get("text")},
+            {"type": "signature_delta", "signature": reasoning.get("signature")},
+            {"type": "input_json_delta", "partial_json": given},
+        ]
+        return [event for piece in pieces for event in self._add_delta(index, piece)]
 
 
-def _join_base64(pieces: Sequence[str]) -> str:
+def _join_base64(*pieces: str) -> str:
     """Pieces of base64 as one: each may carry its own padding."""
-    return base64.b64encode(
-        b"".join(base64.b64decode(piece) for piece in pieces if is_base64(piece))
-    ).decode()
+    return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
 
 
 STOP_REASONS = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tools",
-    "max_tokens": "length",
+    **anthropic.STOP_REASONS,
     "guardrail_intervened": "refused",
     "content_filtered": "refused",
-    "model_context_window_exceeded": "overflow",
 }
-_FEATURES = ProviderFeatures(owner=BEDROCK, url_images=False, redacted_text=False)
+
+
+class BedrockWriter(BlockWriter):
+    """Blocks of the Messages API, of those that Converse has, too."""
+
+    owner = BEDROCK
+    takes_image_urls = False
+    redacts_as_bytes = True
+
+
+def to_converse(blocks: Iterable[JsonObject]) -> list[JsonObject]:
+    """Blocks of the Messages API in the words of Converse, each mark for the cache as a block of its own."""
+    made: list[JsonObject] = []
+    for block in blocks:
+        match block["type"]:
+            case "text":
+                made.append({"text": block["text"]})
+            case "image":
+                source = block["source"]
+                kind = source["media_type"].removeprefix("image/")
+                made.append({"image": {"format": kind, "source": {"bytes": source["data"]}}})
+            case "thinking":
+                thought = {"text": block.get("thinking", ""), "signature": block.get("signature", "")}
+                made.append({"reasoningContent": {"reasoningText": thought}})
+            case "redacted_thinking":
+                made.append({"reasoningContent": {"redactedContent": block["data"]}})
+            case "tool_use":
+                use = {"toolUseId": block["id"], "name": block["name"], "input": block.get("input", "")}
+                made.append({"toolUse": use})
+            case "tool_result":
+                result = {"toolUseId": block["tool_use_id"], "content": to_converse(block["content"])}
+                made.append({"toolResult": result | ({"status": "error"} if "is_error" in block else {})})
+        if mark := block.get("cache_control"):
+            made.append({"cachePoint": {**mark, "type": "default"}})
+    return made
 
 
 class BedrockFormat:
@@ -157,12 +140,12 @@ class BedrockFormat:
         request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; `inferenceConfig` and `toolConfig` of `options` are added to."""
-        talk = build_conversation(messages, _FEATURES, request_options)
+        talk = BedrockWriter(request_options.tools).write(messages, request_options)
         options = dict(request_options.options)
         body: dict[str, Any] = {}
         if talk.system:
-            body["system"] = _encode_blocks(talk.system)
-        body["messages"] = [_encode_turn(turn) for turn in talk.turns]
+            body["system"] = to_converse(talk.system)
+        body["messages"] = [{**turn, "content": to_converse(turn["content"])} for turn in talk.messages]
         if talk.tools:
             offered = {"tools": [_encode_tool(offer) for offer in talk.tools]}
             body["toolConfig"] = {**offered, **as_mapping(options.pop("toolConfig", None))}
@@ -186,35 +169,27 @@ class BedrockFormat:
 def read_response(body: Mapping[str, Any]) -> ModelReply:
     """A reply from a whole response; blocks of an unknown kind are passed over."""
     content = as_mappings(as_mapping(as_mapping(body.get("output")).get("message")).get("content"))
-    said = ReplyParts()
-    for block in content:
-        for part in _read_parts(block):
-            said.add(part)
-        if "toolUse" in block:
-            use = as_mapping(block.get("toolUse"))
-            name, arguments = as_text(use.get("name")), arguments_text(use.get("input"))
-            said.add_call(ToolCall(as_nonempty_text(use.get("toolUseId")), name, arguments))
     stop = as_nonempty_text(body.get("stopReason"))
     return ModelReply(
-        **said.fields(content),
+        **read_blocks((made for one in content for made in _from_converse(one)), BEDROCK).fields(content),
         stop=STOP_REASONS.get(stop, stop) if stop else None,
         usage=_usage(as_mapping(body.get("usage"))),
     )
 
 
-def _read_parts(block: Mapping[str, Any]) -> Iterable[Part]:
-    if "text" in block:
-        yield TextContent(as_text(block["text"]))
-    for cited in as_mappings(as_mapping(block.get("citationsContent")).get("content")):
-        yield TextContent(as_text(cited.get("text")))
+def _from_converse(block: Mapping[str, Any]) -> Iterator[JsonObject]:
+    """A block of a reply in the words of the Messages API."""
+    cited = as_mappings(as_mapping(block.get("citationsContent")).get("content"))
+    for said in (block, *cited):
+        yield {"type": "text", "text": said.get("text")}
     reasoning = as_mapping(block.get("reasoningContent"))
     if thought := as_mapping(reasoning.get("reasoningText")):
-        signature = as_nonempty_text(thought.get("signature"))
-        yield ThinkingContent(
-            as_text(thought.get("text")), signature=tag_signature(BEDROCK, signature) if signature else None
-        )
-    if redacted := as_text(reasoning.get("redactedContent")):
-        yield ThinkingContent("", redacted=tag_signature(BEDROCK, redacted))
+        yield {"type": "thinking", "thinking": thought.get("text"), "signature": thought.get("signature")}
+    yield {"type": "redacted_thinking", "data": reasoning.get("redactedContent")}
+    if "toolUse" in block:
+        use = as_mapping(block.get("toolUse"))
+        call = {"id": use.get("toolUseId"), "name": use.get("name"), "input": use.get("input")}
+        yield {"type": "tool_use", **call}
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -233,41 +208,5 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _encode_turn(turn: BlockTurn) -> dict[str, Any]:
-    return {"role": turn.role, "content": _encode_blocks(turn.blocks)}
-
-
-def _encode_blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    spelled: list[dict[str, Any]] = []
-    for block in blocks:
-        spelled.append(_encode_block(block))
-        if block.cache_mark is not None:
-            spelled.append({"cachePoint": {"type": "default", **block.cache_mark}})
-    return spelled
-
-
-def _encode_block(block: Block) -> dict[str, Any]:
-    match block:
-        case TextBlock(text=text):
-            return {"text": text}
-        case ImageBlock(image=picture):
-            kind = picture.media_type.removeprefix("image/")
-            return {"image": {"format": kind, "source": {"bytes": picture.data}}}
-        case ThinkingBlock(redacted=redacted) if redacted:
-            return {"reasoningContent": {"redactedContent": redacted}}
-        case ThinkingBlock(text=text, signature=signature):
-            return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
-        case ToolUseBlock(id=call_id, name=name, input=arguments):
-            return {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
-        case ToolResultBlock(id=call_id, content=content, is_error=is_error):
-            result: dict[str, Any] = {"toolUseId": call_id, "content": _encode_blocks(content)}
-            return {"toolResult": {**result, "status": "error"} if is_error else result}
-        case CompactionBlock(data=data):
-            # Bedrock writes none, and `find_block` gives it none.
-            return dict(data)
-    assert_never(block)
-
-
 def _encode_tool(offer: ToolSpec) -> dict[str, Any]:
-    described = {"description": offer.description} if offer.description else {}
-    return {"toolSpec": {"name": offer.name, **described, "inputSchema": {"json": offer.parameters}}}
+    return {"toolSpec": {**describe_tool(offer), "inputSchema": {"json": offer.parameters}}}

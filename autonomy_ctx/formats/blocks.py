@@ -1,41 +1,30 @@
-"""A conversation as alternating turns of blocks, between our messages and the JSON of Anthropic and
-Bedrock.
+"""A conversation as alternating turns of blocks, in the words of Anthropic's Messages API.
 
-The two providers differ only in how a block is written, so what they share is here: system text,
+Bedrock has the same turns in words of its own, into which `bedrock` translates these: system text,
 alternating turns, paired calls and results, cache breakpoints and offered tools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from autonomy_ctx.formats.base import RequestOptions, signature_of
 from autonomy_ctx.formats.compaction import read_placed
 from autonomy_ctx.formats.outgoing import (
+    DOCUMENT_MEDIA_TYPE,
     INSTRUCTION_ROLES,
     EncodedImage,
-    ToolNames,
+    RequestWriter,
     ToolSpec,
-    arguments_object,
-    closing_text,
-    empty_message_text,
     encode_image,
     is_base64,
     locate_breakpoints,
-    merge_text_parts,
     neutralize_notes,
-    note_omission,
-    opening_text,
-    repair_messages,
     replace_json_surrogates,
     replace_surrogates,
     system_note,
-    tool_specs,
-    wire_tool_name,
-    wire_tool_names,
 )
 from autonomy_ctx.formats.thinking import drop_refused, read_prefix
 from autonomy_ctx.messages.json_values import EMPTY
@@ -49,84 +38,48 @@ from autonomy_ctx.messages.message import (
     ToolCall,
 )
 
-
-@dataclass(slots=True, kw_only=True)
-class PositionedBlock:
-    """Where a block comes from: the index of its message; and whether a prompt cache is cut after it."""
-
-    message_index: int
-    # Fields of a mark for the cache after it; None without one.
-    cache_mark: Mapping[str, str] | None = None
+JsonObject = dict[str, Any]
+T = TypeVar("T")
 
 
-@dataclass(slots=True, kw_only=True)
-class TextBlock(PositionedBlock):
-    """Text that is not blank."""
-
-    text: str
-
-
-@dataclass(slots=True, kw_only=True)
-class ImageBlock(PositionedBlock):
-    """A picture that the provider takes."""
-
-    image: EncodedImage
-
-
-@dataclass(slots=True, kw_only=True)
-class ThinkingBlock(PositionedBlock):
-    """Thinking of the model, signed; or, as `redacted`, thinking that it may not show."""
-
-    text: str = ""
-    signature: str = ""
-    redacted: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class ToolUseBlock(PositionedBlock):
-    """A call of a tool."""
-
-    id: str
-    name: str
-    input: dict[str, Any]
-
-
-@dataclass(slots=True, kw_only=True)
-class ToolResultBlock(PositionedBlock):
-    """Result of a call; never empty, and only text when it is an error."""
-
-    id: str
-    content: list[TextBlock | ImageBlock]
-    is_error: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class CompactionBlock(PositionedBlock):
-    """A summary that the provider wrote, word for word."""
-
-    data: dict[str, Any]
-
-
-Block: TypeAlias = TextBlock | ImageBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CompactionBlock
-
-
-@dataclass(slots=True)
-class BlockTurn:
+class BlockTurn(NamedTuple, Generic[T]):
     """Blocks of one side before the other side speaks."""
 
-    role: Literal["user", "assistant"]
-    blocks: list[Block] = field(default_factory=list)
+    role: str
+    blocks: list[T]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockConversation:
+def merge_turns(turns: Iterable[BlockTurn[T]]) -> list[BlockTurn[T]]:
+    """Turns that alternate, none of them empty."""
+    joined: list[BlockTurn[T]] = []
+    for turn in turns:
+        if joined and joined[-1].role == turn.role:
+            joined[-1].blocks.extend(turn.blocks)
+        elif turn.blocks:
+            joined.append(BlockTurn(turn.role, list(turn.blocks)))
+    return joined
+
+
+class Block(NamedTuple):
+    """A block in the words of the Messages API, with the index of its message."""
+
+    at: int
+    data: JsonObject
+
+    @property
+    def kind(self) -> str:
+        """Its type; both kinds of thinking are one."""
+        return str(self.data["type"]).removeprefix("redacted_")
+
+
+class BlockConversation(NamedTuple):
     """A request in blocks: turns that alternate, the user's first, every call answered in the next.
 
     `tools_offered` is false when the tools are only there because the history calls them.
     """
 
-    system: list[TextBlock]
-    turns: list[BlockTurn]
+    system: list[JsonObject]
+    messages: list[JsonObject]
     tools: list[ToolSpec]
     tools_offered: bool
     repairs: tuple[str, ...]
@@ -134,282 +87,205 @@ class BlockConversation:
 
 NO_OUTPUT = "(no output)"
 NO_IMAGE = "(an image that cannot be shown)"
+MAX_BREAKPOINTS = 4
+# Entries that live longer.
+LONG_LIFE = {"ttl": "1h"}
 _MAX_URL_LENGTH = 2000
-_B = TypeVar("_B")
+_IMAGE_KINDS = ("image", "document")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderFeatures:
-    """Things that a provider takes and the other does not."""
+class BlockWriter(RequestWriter):
+    """Writes messages as blocks of the Messages API, for the provider that the class names."""
 
     # Whose signatures go back to it.
-    owner: str
-    url_images: bool
-    redacted_text: bool
+    owner: ClassVar[str]
+    takes_image_urls: ClassVar[bool]
+    # Whether thinking that it may not show is bytes, in base64.
+    redacts_as_bytes: ClassVar[bool]
 
-
-class BlockWriter:
-    """Writes messages as blocks, and down in `repairs` what it had to change."""
-
-    def __init__(self, features: ProviderFeatures, names: ToolNames, repairs: list[str]) -> None:
-        self._features = features
-        self._names = names
-        self._repairs = repairs
-
-    def system_blocks(self, index: int, message: Message) -> list[TextBlock]:
-        """A message of the system at the start: text only."""
-        texts = [self._text(index, self._part_text(part)) for part in message.parts]
-        return self._note_if_empty(message, [text for text in texts if text is not None])
-
-    def note_blocks(self, index: int, message: Message) -> list[Block]:
-        """A message of the system in the middle of the conversation, marked as what it is."""
-        text = message.text
-        blocks: list[Block] = []
-        if text.strip():
-            blocks.append(TextBlock(message_index=index, text=system_note(replace_surrogates(text))))
-        images = [part for part in message.parts if isinstance(part, ImageContent)]
-        return self._note_if_empty(message, blocks + [self._image(index, image) for image in images])
-
-    def user_blocks(self, index: int, message: Message) -> list[Block]:
-        """A message of the user."""
-        return [*self._content(index, message)] or [
-            TextBlock(message_index=index, text=empty_message_text(message, self._repairs))
-        ]
-
-    def result_block(self, index: int, message: Message) -> ToolResultBlock:
-        """The result of a call of the message before."""
-        content = self._content(index, message)
-        if message.is_error and any(isinstance(block, ImageBlock) for block in content):
-            self._repairs.append("an image in the result of a call that failed: replaced by a note")
-            content = [
-                block if isinstance(block, TextBlock) else TextBlock(message_index=index, text=NO_IMAGE)
-                for block in content
-            ]
-        return ToolResultBlock(
-            message_index=index,
-            id=message.tool_call_id or "",
-            content=content or [TextBlock(message_index=index, text=NO_OUTPUT)],
-            is_error=message.is_error,
+    def write(self, messages: Sequence[Message], request_options: RequestOptions) -> BlockConversation:
+        """All messages of a request."""
+        messages = drop_refused(messages, self.owner)
+        said = self.repair(messages, request_options.answered_call_ids)
+        first = next((at for at, one in enumerate(said) if one.role not in INSTRUCTION_ROLES), len(said))
+        system = [text for at, rule in enumerate(said[:first]) for text in self._system_blocks(at, rule)]
+        turns = self._turns(said, first)
+        if not turns or (turns[0].role == "assistant" and turns[0].blocks[0].kind != "compaction"):
+            turns.insert(0, BlockTurn("user", [_text_block(first, self.opening_text())]))
+        if turns[-1].role == "assistant":
+            turns.append(BlockTurn("user", [_text_block(len(said), self.closing_text())]))
+        is_long = request_options.cache is not None and request_options.cache.is_long
+        _mark_breakpoints(
+            [*system, *(block for turn in turns for block in turn.blocks)],
+            locate_breakpoints(messages, said, request_options.breakpoints),
+            LONG_LIFE if is_long else EMPTY,
+        )
+        return BlockConversation(
+            system=[block.data for block in system],
+            messages=[_encode_turn(turn) for turn in turns],
+            tools=self._offered_tools(said),
+            tools_offered=bool(request_options.tools),
+            repairs=tuple(dict.fromkeys(self.repairs)),
         )
 
-    def assistant_blocks(self, index: int, message: Message) -> list[Block]:
+    def write_one(self, message: Message) -> JsonObject:
+        """A message by itself, for a request that has the others already."""
+        return _encode_turn(self._turn(0, message))
+
+    def _turn(self, at: int, message: Message) -> BlockTurn[Block]:
+        if message.role is ChatRole.ASSISTANT:
+            return BlockTurn("assistant", self._assistant_blocks(at, message))
+        if message.role is ChatRole.TOOL:
+            return BlockTurn("user", [self._result_block(at, message)])
+        if message.role in INSTRUCTION_ROLES:
+            return BlockTurn("user", self._note_blocks(at, message))
+        said = self._content(at, message)
+        return BlockTurn("user", said or self._text_blocks(at, self.empty_text(message)))
+
+    def _turns(self, messages: Sequence[Message], first: int) -> list[BlockTurn[Block]]:
+        """The messages from `first` on as turns, neighbours of one side joined."""
+        turns = merge_turns(self._turn(at, one) for at, one in enumerate(messages[first:], start=first))
+        for turn in turns:
+            # No turn may end with it.
+            while turn.blocks and turn.blocks[-1].kind == "thinking":
+                turn.blocks.pop()
+                self.repairs.append("thinking that no answer follows: left out")
+        return merge_turns(turns)
+
+    def _system_blocks(self, at: int, message: Message) -> list[Block]:
+        """A message of the system at the start: text only."""
+        blocks = [text for part in message.parts for text in self._text_blocks(at, self._part_text(part))]
+        return self._note_if_empty(message, blocks)
+
+    def _note_blocks(self, at: int, message: Message) -> list[Block]:
+        """A message of the system in the middle of the conversation, marked as what it is."""
+        blocks = self._text_blocks(at, system_note(message.text)) if message.text.strip() else []
+        images = [part for part in message.parts if isinstance(part, ImageContent)]
+        return self._note_if_empty(message, blocks + [self._image_block(at, image) for image in images])
+
+    def _result_block(self, at: int, message: Message) -> Block:
+        """The result of a call of the message before."""
+        content = self._content(at, message)
+        if message.is_error and any(block.kind in _IMAGE_KINDS for block in content):
+            self.repairs.append("an image in the result of a call that failed: replaced by a note")
+            note = _text_block(at, NO_IMAGE)
+            content = [note if block.kind in _IMAGE_KINDS else block for block in content]
+        shown = [block.data for block in content or [_text_block(at, NO_OUTPUT)]]
+        result = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": shown}
+        return Block(at, {**result, "is_error": True} if message.is_error else result)
+
+    def _assistant_blocks(self, at: int, message: Message) -> list[Block]:
         """A message of the assistant: thinking, text and calls, in the order in which the model made them."""
         if placed := read_placed(message):
-            return [CompactionBlock(message_index=index, data=data) for data in placed]
+            return [Block(at, data) for data in placed]
         prefix = read_prefix(message)
         calls_at = () if prefix is None else prefix.calls_at
         waiting = list(zip_longest(message.tool_calls, calls_at[: len(message.tool_calls)]))
         blocks: list[Block] = []
         for number, part in enumerate(message.parts):
             while waiting and waiting[0][1] is not None and waiting[0][1] <= number:
-                blocks.append(self._use(index, waiting.pop(0)[0]))
+                blocks.append(self._call_block(at, waiting.pop(0)[0]))
             if isinstance(part, ThinkingContent):
-                block: Block | None = self._thinking(index, part)
+                blocks += self._thinking_blocks(at, part)
             else:
-                block = self._text(index, self._part_text(part))
-            blocks += [] if block is None else [block]
-        return self._note_if_empty(message, blocks + [self._use(index, call) for call, _ in waiting])
+                blocks += self._text_blocks(at, self._part_text(part))
+        return self._note_if_empty(message, blocks + [self._call_block(at, call) for call, _ in waiting])
 
-    def _use(self, index: int, call: ToolCall) -> ToolUseBlock:
-        name = wire_tool_name(call.name, self._names, self._repairs)
-        arguments = replace_json_surrogates(arguments_object(call, self._repairs))
-        return ToolUseBlock(message_index=index, id=call.id or "", name=name, input=arguments)
+    def _call_block(self, at: int, call: ToolCall) -> Block:
+        name = self.tool_name(call.name)
+        arguments = replace_json_surrogates(self.arguments_object(call))
+        return Block(at, {"type": "tool_use", "id": call.id or "", "name": name, "input": arguments})
 
-    def _content(self, index: int, message: Message) -> list[TextBlock | ImageBlock]:
+    def _content(self, at: int, message: Message) -> list[Block]:
         """Content of a user or a tool: text that cannot pass for a note of the system, and images."""
-        blocks: list[TextBlock | ImageBlock] = []
+        blocks: list[Block] = []
         for part in message.parts:
             if isinstance(part, ImageContent):
-                blocks.append(self._image(index, part))
+                blocks.append(self._image_block(at, part))
             elif isinstance(part, TextContent):
-                text = self._text(index, neutralize_notes(part.text))
-                blocks += [] if text is None else [text]
+                blocks += self._text_blocks(at, neutralize_notes(part.text))
         return blocks
 
-    def _image(self, index: int, image: ImageContent) -> TextBlock | ImageBlock:
-        encoded = encode_image(image)
-        if encoded is not None and (encoded.data or self._features.url_images):
-            return ImageBlock(message_index=index, image=encoded)
-        if encoded is None:
-            self._repairs.append("an image of a kind that cannot be carried: replaced by a note")
-            return TextBlock(message_index=index, text=NO_IMAGE)
-        self._repairs.append("an image given as a URL cannot be carried: replaced by a note")
-        shown = len(encoded.url) <= _MAX_URL_LENGTH
-        return TextBlock(
-            message_index=index, text=f"(an image that cannot be shown: {encoded.url})" if shown else NO_IMAGE
-        )
+    def _image_block(self, at: int, image: ImageContent) -> Block:
+        encoded = encode_image(image, takes_documents=self.takes_documents)
+        if encoded is not None and (encoded.data or self.takes_image_urls):
+            return Block(at, _image_data(encoded))
+        kind = "of a kind that" if encoded is None else "given as a URL"
+        self.repairs.append(f"an image {kind} cannot be carried: replaced by a note")
+        shown = encoded is not None and len(encoded.url) <= _MAX_URL_LENGTH
+        note = f"(an image that cannot be shown: {encoded.url})" if encoded and shown else NO_IMAGE
+        return _text_block(at, note)
 
-    def _part_text(self, part: TextContent | ImageContent | ThinkingContent) -> str:
+    def _part_text(self, part: Part) -> str:
         """A part where only text may be."""
         if isinstance(part, ImageContent):
-            self._repairs.append("an image outside the messages of users and tools: replaced by a note")
+            self.repairs.append("an image outside the messages of users and tools: replaced by a note")
             return NO_IMAGE
         return part.text if isinstance(part, TextContent) else ""
 
-    def _thinking(self, index: int, part: ThinkingContent) -> ThinkingBlock | None:
-        owner = self._features.owner
-        if signature := signature_of(owner, part.signature, accept_untagged=True):
-            return ThinkingBlock(
-                message_index=index,
-                text=replace_surrogates(part.text),
-                signature=replace_surrogates(signature),
-            )
-        redacted = signature_of(owner, part.redacted, accept_untagged=True)
-        if redacted and (self._features.redacted_text or is_base64(redacted)):
-            return ThinkingBlock(message_index=index, redacted=replace_surrogates(redacted))
-        self._repairs.append("thinking that this provider did not sign: left out")
-        return None
+    def _thinking_blocks(self, at: int, part: ThinkingContent) -> list[Block]:
+        if signature := signature_of(self.owner, part.signature, accept_untagged=True):
+            text, signature = replace_surrogates(part.text), replace_surrogates(signature)
+            return [Block(at, {"type": "thinking", "thinking": text, "signature": signature})]
+        redacted = signature_of(self.owner, part.redacted, accept_untagged=True)
+        if redacted and (not self.redacts_as_bytes or is_base64(redacted)):
+            return [Block(at, {"type": "redacted_thinking", "data": replace_surrogates(redacted)})]
+        self.repairs.append("thinking that this provider did not sign: left out")
+        return []
 
-    def _text(self, index: int, text: str) -> TextBlock | None:
-        return TextBlock(message_index=index, text=replace_surrogates(text)) if text.strip() else None
+    def _text_blocks(self, at: int, text: str) -> list[Block]:
+        return [_text_block(at, replace_surrogates(text))] if text.strip() else []
 
-    def _note_if_empty(self, message: Message, blocks: list[_B]) -> list[_B]:
+    def _note_if_empty(self, message: Message, blocks: list[Block]) -> list[Block]:
         if not blocks:
-            note_omission(message, self._repairs)
+            self.note_omission(message)
         return blocks
 
-
-MAX_BREAKPOINTS = 4
-# Entries that live longer.
-LONG_LIFE = {"ttl": "1h"}
-
-
-def build_conversation(
-    messages: Sequence[Message], features: ProviderFeatures, request_options: RequestOptions
-) -> BlockConversation:
-    """A request in blocks that only have to be spelled."""
-    messages = drop_refused(messages, features.owner)
-    ready = repair_messages(messages, answered_call_ids=request_options.answered_call_ids)
-    repairs, said = list(ready.repairs), ready.messages
-    names = wire_tool_names(request_options.tools)
-    writer = BlockWriter(features, names, repairs)
-    first = next((at for at, message in enumerate(said) if message.role not in INSTRUCTION_ROLES), len(said))
-    system = [text for at, rule in enumerate(said[:first]) for text in writer.system_blocks(at, rule)]
-    turns = _build_turns(writer, said, first, repairs)
-    if not turns or (turns[0].role == "assistant" and not isinstance(turns[0].blocks[0], CompactionBlock)):
-        turns.insert(0, BlockTurn("user", [TextBlock(message_index=first, text=opening_text(repairs))]))
-    if turns[-1].role == "assistant":
-        turns.append(BlockTurn("user", [TextBlock(message_index=len(said), text=closing_text(repairs))]))
-    places = locate_breakpoints(messages, said, request_options.breakpoints)
-    is_long = request_options.cache is not None and request_options.cache.is_long
-    _mark_breakpoints(system, turns, places, LONG_LIFE if is_long else EMPTY)
-    offers = _offered_tools(request_options.tools, names, repairs)
-    if not offers and (called := _called_tool_names(turns)):
-        repairs.append("the history calls tools but none are offered: they are described without arguments")
-        offers = [ToolSpec(name, "", {"type": "object"}) for name in called]
-    return BlockConversation(
-        system=system,
-        turns=turns,
-        tools=offers,
-        tools_offered=bool(request_options.tools),
-        repairs=tuple(dict.fromkeys(repairs)),
-    )
+    def _offered_tools(self, messages: Sequence[Message]) -> list[ToolSpec]:
+        """The tools as they are offered, or those that the history calls; the arguments are an object."""
+        offered = [
+            ToolSpec(
+                spec.name,
+                replace_surrogates(spec.description).strip(),
+                {**replace_json_surrogates(spec.parameters), "type": "object"},
+            )
+            for spec in self.tool_specs()
+        ]
+        replies = (message for message in messages if message.role is ChatRole.ASSISTANT)
+        called = (call.name for message in replies for call in message.tool_calls)
+        names = [] if offered else list(dict.fromkeys(map(self._names.wire_name, called)))
+        if not names:
+            return offered
+        self.repairs.append(
+            "the history calls tools but none are offered: they are described without arguments"
+        )
+        return [ToolSpec(name, "", {"type": "object"}) for name in names]
 
 
-def _build_turns(
-    writer: BlockWriter, messages: Sequence[Message], first: int, repairs: list[str]
-) -> list[BlockTurn]:
-    """The messages from `first` on as turns, neighbours of one side joined."""
-    turns: list[BlockTurn] = []
-    for at, message in enumerate(messages[first:], start=first):
-        if message.role is ChatRole.ASSISTANT:
-            turn = BlockTurn("assistant", writer.assistant_blocks(at, message))
-        elif message.role is ChatRole.TOOL:
-            turn = BlockTurn("user", [writer.result_block(at, message)])
-        elif message.role in INSTRUCTION_ROLES:
-            turn = BlockTurn("user", writer.note_blocks(at, message))
-        else:
-            turn = BlockTurn("user", writer.user_blocks(at, message))
-        turns.append(turn)
-    turns = _merge_turns(turns)
-    for turn in turns:
-        # No turn may end with it.
-        while turn.blocks and isinstance(turn.blocks[-1], ThinkingBlock):
-            turn.blocks.pop()
-            repairs.append("thinking that no answer follows: left out")
-    return _merge_turns(turns)
+def _encode_turn(turn: BlockTurn[Block]) -> JsonObject:
+    return {"role": turn.role, "content": [block.data for block in turn.blocks]}
 
 
-def _merge_turns(turns: Iterable[BlockTurn]) -> list[BlockTurn]:
-    """Turns that alternate, none of them empty."""
-    joined: list[BlockTurn] = []
-    for turn in turns:
-        if not turn.blocks:
-            continue
-        if joined and joined[-1].role == turn.role:
-            joined[-1].blocks += turn.blocks
-        else:
-            joined.append(BlockTurn(turn.role, list(turn.blocks)))
-    return joined
+def _text_block(at: int, text: str) -> Block:
+    return Block(at, {"type": "text", "text": text})
 
 
-def _mark_breakpoints(
-    system: Sequence[TextBlock], turns: Sequence[BlockTurn], places: Sequence[int], mark: Mapping[str, str]
-) -> None:
+def _image_data(image: EncodedImage) -> JsonObject:
+    if image.url:
+        return {"type": "image", "source": {"type": "url", "url": image.url}}
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    kind = "document" if image.media_type == DOCUMENT_MEDIA_TYPE else "image"
+    return {"type": kind, "source": source}
+
+
+def _mark_breakpoints(blocks: Sequence[Block], places: Sequence[int], mark: Mapping[str, str]) -> None:
     """Mark the last block of each place; where there is none, the last one before it."""
-    blocks = [*system, *(block for turn in turns for block in turn.blocks)]
     # Thinking cannot carry a mark.
-    able: list[Block] = [block for block in blocks if not isinstance(block, ThinkingBlock)]
+    able = [block for block in blocks if block.kind != "thinking"]
     marked: list[Block] = []
     for place in places:
-        last = next((block for block in reversed(able) if block.message_index <= place), None)
+        last = next((block for block in reversed(able) if block.at <= place), None)
         if last is not None and (not marked or last is not marked[-1]):
             marked.append(last)
     for block in marked[-MAX_BREAKPOINTS:]:
-        block.cache_mark = mark
-
-
-def _offered_tools(
-    tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
-) -> list[ToolSpec]:
-    """The tools as they are offered; the arguments are always an object."""
-    return [
-        ToolSpec(
-            spec.name,
-            replace_surrogates(spec.description).strip(),
-            {**replace_json_surrogates(spec.parameters), "type": "object"},
-        )
-        for spec in tool_specs(tools, names, repairs)
-    ]
-
-
-def _called_tool_names(turns: Iterable[BlockTurn]) -> list[str]:
-    uses = (block for turn in turns for block in turn.blocks if isinstance(block, ToolUseBlock))
-    return list(dict.fromkeys(use.name for use in uses))
-
-
-class ReplyParts:
-    """Collects what a reply says, in order: parts, and tool calls between them."""
-
-    def __init__(self) -> None:
-        self._parts: list[Part] = []
-        self._calls: list[ToolCall] = []
-        self._calls_at: list[int] = []
-
-    def add(self, part: Part) -> None:
-        """Take the next part; texts without a call between them are one text."""
-        last = self._parts[-1] if self._parts else None
-        if not isinstance(part, TextContent):
-            self._parts.append(part)
-        elif isinstance(last, TextContent) and len(self._parts) not in self._calls_at:
-            self._parts[-1] = TextContent(last.text + part.text)
-        elif part.text:
-            self._parts.append(part)
-
-    def add_call(self, call: ToolCall) -> None:
-        """Take the next call."""
-        self._calls.append(call)
-        self._calls_at.append(len(self._parts))
-
-    def fields(self, blocks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Fields for a `ModelReply`. The provider's `blocks` are kept only where there is thinking."""
-        parts = tuple(self._parts)
-        if not any(isinstance(part, ThinkingContent) for part in parts):
-            return {"parts": merge_text_parts(parts), "tool_calls": tuple(self._calls)}
-        is_last = all(at == len(parts) for at in self._calls_at)
-        return {
-            "parts": parts,
-            "tool_calls": tuple(self._calls),
-            "blocks": tuple(blocks),
-            "calls_at": () if is_last else tuple(self._calls_at),
-        }
+        block.data["cache_control"] = {"type": "ephemeral", **mark}

@@ -12,7 +12,6 @@ from typing import Any
 
 from autonomy_ctx.formats.base import (
     ANTHROPIC,
-    RESPONSES,
     CacheMiss,
     ModelReply,
     WireRequest,
@@ -23,8 +22,6 @@ from autonomy_ctx.formats.incoming import as_count, as_mapping, as_nonempty_text
 from autonomy_ctx.messages.message import ChatRole, Message
 
 DIAGNOSIS_BETA = "cache-diagnosis-2026-04-07"
-# The formats whose providers can be asked.
-DIAGNOSED_FORMATS = (ANTHROPIC, RESPONSES)
 # Under this name the extra fields of a message have the id of the reply, with the provider's name.
 REPLY_ID = "reply_id"
 

@@ -33,13 +33,8 @@ BLOCK_NAME = "summary_block"
 _CLAUDE_CONFLICTS = ("context_management", "stop_sequences", "stream")
 _OUTPUT_CONFLICTS = ("format", "task_budget")
 _COMPACT_FIELDS = (
-    "model",
-    "input",
-    "instructions",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "service_tier",
+    *("model", "input", "instructions", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
 
 

@@ -26,7 +26,7 @@ _BYTES_TYPE, _STRING_TYPE = 6, 7
 class StreamFrame(NamedTuple):
     """One event: what it is called and what it says. A reader takes it as `feed(frame.data, frame.event)`."""
 
-    event: str
+    event: str | None
     data: Mapping[str, Any]
 
 
@@ -36,17 +36,9 @@ class EventStreamDecoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    @property
-    def has_partial_frame(self) -> bool:
-        """True while a frame is not complete: at the end, the connection was cut."""
-        return bool(self._buffer)
-
     def feed(self, chunk: bytes) -> Iterator[StreamFrame]:
         """The events that these bytes complete; `StreamError` when they are damaged."""
         self._buffer += chunk
-        return self._frames()
-
-    def _frames(self) -> Iterator[StreamFrame]:
         while len(self._buffer) >= _PRELUDE.size:
             size, headers, checksum = _PRELUDE.unpack_from(self._buffer)
             if zlib.crc32(self._buffer[:8]) != checksum:
@@ -75,7 +67,7 @@ def _parse_event(headers: Mapping[str, str], payload: bytes) -> StreamFrame:
     if headers.get(":message-type") == "exception":
         message = data.get("message", data.get("Message")) if isinstance(data, dict) else None
         return StreamFrame("error", {"code": headers.get(":exception-type", ""), "message": message})
-    return StreamFrame(headers.get(":event-type", ""), data if isinstance(data, dict) else {})
+    return StreamFrame(headers.get(":event-type") or None, data if isinstance(data, dict) else {})
 
 
 def _parse_headers(data: bytes) -> dict[str, str]:

@@ -26,8 +26,9 @@ from autonomy_ctx.formats.base import (
     signature_of,
     tag_signature,
 )
+from autonomy_ctx.formats.blocks import BlockTurn, merge_turns
 from autonomy_ctx.formats.incoming import (
-    PartBuilder,
+    ReplyParts,
     as_count,
     as_mapping,
     as_mappings,
@@ -37,24 +38,11 @@ from autonomy_ctx.formats.incoming import (
     stream_error,
 )
 from autonomy_ctx.formats.outgoing import (
-    INSTRUCTION_ROLES,
-    ToolNames,
-    arguments_object,
-    build_request,
-    closing_text,
-    empty_message_text,
+    RequestWriter,
     encode_image,
     google_tool_name,
-    image_note,
-    message_text,
     neutralize_notes,
-    note_omission,
-    opening_text,
-    repair_messages,
     system_note,
-    tool_specs,
-    wire_tool_name,
-    wire_tool_names,
 )
 from autonomy_ctx.formats.thinking import drop_refused
 from autonomy_ctx.messages.json_values import EMPTY
@@ -71,15 +59,8 @@ from autonomy_ctx.messages.message import (
 # Under this name a call keeps the signature that must go back with it.
 THOUGHT_SIGNATURE = "thought_signature"
 _REFUSAL_REASONS = (
-    "SAFETY",
-    "RECITATION",
-    "LANGUAGE",
-    "BLOCKLIST",
-    "PROHIBITED_CONTENT",
-    "SPII",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
 )
 _STOP_REASONS = {"STOP": "end", "MAX_TOKENS": "length"} | dict.fromkeys(_REFUSAL_REASONS, "refused")
 
@@ -89,7 +70,7 @@ class GoogleReader:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._pieces = PartBuilder()
+        self._pieces = ReplyParts()
         self._calls: list[ToolCall] = []
         self._stop: str | None = None
         self._usage: Mapping[str, Any] = EMPTY
@@ -144,7 +125,7 @@ class GoogleReader:
             self._pieces.add_text(piece)
         elif image and as_nonempty_text(image.get("data")):
             kind = as_text(image.get("mimeType")) or "image/png"
-            self._pieces.add_image(ImageContent(f"data:{kind};base64,{image['data']}"))
+            self._pieces.add(ImageContent(f"data:{kind};base64,{image['data']}"))
         if mark:
             # A text has no place for it, so it follows as a thought without words.
             self._pieces.add_thought("", mark)
@@ -176,41 +157,142 @@ _URL_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
 _IMAGE_SUBTYPES = {"png": "png", "gif": "gif", "webp": "webp", "heic": "heic", "heif": "heif", "bmp": "bmp"}
 
 GooglePart: TypeAlias = dict[str, Any]
+_SIGNATURE_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
 
-def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
-    """Parts of a user's message."""
-    parts: list[GooglePart] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            parts.append({"text": neutralize_notes(part.text)})
-        elif isinstance(part, ImageContent):
-            parts.append(_image_part(part, repairs))
-    return parts
+class GoogleContents(NamedTuple):
+    """The contents, and the text of the system instruction if there is one."""
+
+    contents: list[dict[str, Any]]
+    system: str | None
 
 
-def model_parts(
-    message: Message, names: ToolNames, repairs: list[str], *, signatures_required: bool
-) -> list[GooglePart]:
-    """Parts of a model's message, with its calls."""
-    parts: list[GooglePart] = []
-    for part in message.parts:
-        if isinstance(part, ThinkingContent):
-            _append_thought(part, parts)
-        elif isinstance(part, ImageContent):
-            parts.append(_image_part(part, repairs))
-        elif part.text:
-            parts.append({"text": part.text})
-    for number, call in enumerate(message.tool_calls):
-        name = google_tool_name(wire_tool_name(call.name, names, repairs))
-        called = {"id": call.id, "name": name, "args": arguments_object(call, repairs)}
-        written: GooglePart = {"functionCall": called}
-        signature = _call_signature(call, repairs)
-        if signature is None and signatures_required and number == 0:
-            repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
-            signature = SKIP_SIGNATURE_CHECK
-        parts.append(written | {"thoughtSignature": signature} if signature else written)
-    return parts
+class GoogleWriter(RequestWriter):
+    """Messages as contents. With `signatures_required`, calls that another model made are marked as such."""
+
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        repairs: list[str] | None = None,
+        signatures_required: bool = False,
+    ) -> None:
+        super().__init__(tools, repairs=repairs)
+        self._signatures_required = signatures_required
+        # Images of results come after all results of the same calls.
+        self._images: list[GooglePart] = []
+
+    def write(self, messages: Sequence[Message], answered_call_ids: Collection[str] = ()) -> GoogleContents:
+        """All messages of a request."""
+        system: list[str] = []
+        turns: list[BlockTurn[GooglePart]] = []
+        called: dict[str | None, str] = {}
+        for message in self.repair(messages, answered_call_ids):
+            if message.role is ChatRole.TOOL:
+                turns.append(BlockTurn("user", [self.result(message, called[message.tool_call_id])]))
+                continue
+            turns += self._take_images()
+            if message.role is ChatRole.USER:
+                said = self.user_parts(message)
+                turns.append(BlockTurn("user", said or [{"text": self.empty_text(message)}]))
+            elif message.role is ChatRole.ASSISTANT:
+                called = {call.id: self._sent_name(call) for call in message.tool_calls}
+                told = self.model_parts(message)
+                turns.append(BlockTurn("model", told))
+                if not told:
+                    self.note_omission(message)
+            elif (text := self.text_of(message)) and turns:
+                turns.append(BlockTurn("user", [{"text": system_note(text)}]))
+            elif text:
+                system.append(text)
+        turns = self._without_thoughts_alone(merge_turns([*turns, *self._take_images()]))
+        if not turns or turns[0].role == "model":
+            turns.insert(0, BlockTurn("user", [{"text": self.opening_text()}]))
+        if turns[-1].role == "model":
+            turns.append(BlockTurn("user", [{"text": self.closing_text()}]))
+        contents = [{"role": turn.role, "parts": turn.blocks} for turn in turns]
+        return GoogleContents(contents, "\n\n".join(system) or None)
+
+    def _without_thoughts_alone(self, turns: list[BlockTurn[GooglePart]]) -> list[BlockTurn[GooglePart]]:
+        kept = [turn for turn in turns if not all(part.get("thought") for part in turn.blocks)]
+        if len(kept) < len(turns):
+            self.repairs.append("thinking that no answer follows: left out")
+        return merge_turns(kept)
+
+    def _take_images(self) -> list[BlockTurn[GooglePart]]:
+        """A turn with the images of the results before it."""
+        images, self._images = self._images, []
+        return [BlockTurn("user", images)] if images else []
+
+    def _sent_name(self, call: ToolCall) -> str:
+        return google_tool_name(self._names.wire_name(call.name))
+
+    def user_parts(self, message: Message) -> list[GooglePart]:
+        """Parts of a user's message."""
+        parts: list[GooglePart] = []
+        for part in message.parts:
+            if isinstance(part, TextContent) and part.text:
+                parts.append({"text": neutralize_notes(part.text)})
+            elif isinstance(part, ImageContent):
+                parts.append(self._image_part(part))
+        return parts
+
+    def model_parts(self, message: Message) -> list[GooglePart]:
+        """Parts of a model's message, with its calls."""
+        parts: list[GooglePart] = []
+        for part in message.parts:
+            if isinstance(part, ThinkingContent):
+                _append_thought(part, parts)
+            elif isinstance(part, ImageContent):
+                parts.append(self._image_part(part))
+            elif part.text:
+                parts.append({"text": part.text})
+        for number, call in enumerate(message.tool_calls):
+            name = google_tool_name(self.tool_name(call.name))
+            called = {"id": call.id, "name": name, "args": self.arguments_object(call)}
+            written: GooglePart = {"functionCall": called}
+            signature = self._call_signature(call)
+            if signature is None and self._signatures_required and number == 0:
+                self.repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
+                signature = SKIP_SIGNATURE_CHECK
+            parts.append(written | {"thoughtSignature": signature} if signature else written)
+        return parts
+
+    def result(self, message: Message, name: str) -> GooglePart:
+        """The result of the call of that name; images have no place in it."""
+        parts = self.user_parts(message)
+        text = "\n".join(part["text"] for part in parts if "text" in part)
+        images = [part for part in parts if "text" not in part]
+        if images:
+            self._images += [{"text": f"The result of call {message.tool_call_id} shows:"}, *images]
+        answer = {"error" if message.is_error else "output": text}
+        return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": answer}}
+
+    def result_parts(self, message: Message, name: str) -> list[GooglePart]:
+        """The result of a call with the images that are shown after it."""
+        result = self.result(message, name)
+        return [result, *(part for turn in self._take_images() for part in turn.blocks)]
+
+    def _image_part(self, image: ImageContent) -> GooglePart:
+        encoded = encode_image(image)
+        if encoded is not None and encoded.data:
+            return {"inlineData": {"mimeType": encoded.media_type, "data": encoded.data}}
+        if _URL_PATTERN.fullmatch(image.image):
+            ending = image.image.partition("?")[0].rpartition(".")[2].lower()
+            # A type must be given; most pictures are JPEG.
+            media_type = f"image/{_IMAGE_SUBTYPES.get(ending, 'jpeg')}"
+            return {"fileData": {"mimeType": media_type, "fileUri": image.image}}
+        return {"text": self.image_note(image, "of this kind")}
+
+    def _call_signature(self, call: ToolCall) -> str | None:
+        signature = call.extra.get(THOUGHT_SIGNATURE)
+        if signature is None:
+            return None
+        is_base64 = isinstance(signature, str) and _BASE64_PATTERN.fullmatch(signature)
+        if is_base64 and len(signature.rstrip("=")) % 4 != 1:
+            return str(signature)
+        self.repairs.append(f"the thought signature of call {call.id!r} is not base64: left out")
+        return None
 
 
 def _append_thought(part: ThinkingContent, parts: list[GooglePart]) -> None:
@@ -228,56 +310,6 @@ def _append_thought(part: ThinkingContent, parts: list[GooglePart]) -> None:
         parts.append({"text": "", "thoughtSignature": signature})
 
 
-def function_response(
-    message: Message, name: str, pending: list[GooglePart], repairs: list[str]
-) -> GooglePart:
-    """The result of the call of that name; images, which have no place in it, are added to `pending`."""
-    parts = user_parts(message, repairs)
-    text = "\n".join(part["text"] for part in parts if "text" in part)
-    images = [part for part in parts if "text" not in part]
-    if images:
-        pending += [{"text": f"The result of call {message.tool_call_id} shows:"}, *images]
-    answer = {"error" if message.is_error else "output": text}
-    return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": answer}}
-
-
-def _image_part(image: ImageContent, repairs: list[str]) -> GooglePart:
-    encoded = encode_image(image)
-    if encoded is not None and encoded.data:
-        return {"inlineData": {"mimeType": encoded.media_type, "data": encoded.data}}
-    if _URL_PATTERN.fullmatch(image.image):
-        ending = image.image.partition("?")[0].rpartition(".")[2].lower()
-        # A type must be given; most pictures are JPEG.
-        return {
-            "fileData": {"mimeType": f"image/{_IMAGE_SUBTYPES.get(ending, 'jpeg')}", "fileUri": image.image}
-        }
-    return {"text": image_note(image, "of this kind", repairs)}
-
-
-def _call_signature(call: ToolCall, repairs: list[str]) -> str | None:
-    signature = call.extra.get(THOUGHT_SIGNATURE)
-    if signature is None:
-        return None
-    if (
-        isinstance(signature, str)
-        and _BASE64_PATTERN.fullmatch(signature)
-        and len(signature.rstrip("=")) % 4 != 1
-    ):
-        return signature
-    repairs.append(f"the thought signature of call {call.id!r} is not base64: left out")
-    return None
-
-
-_SIGNATURE_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
-
-
-class GoogleContents(NamedTuple):
-    """The contents, and the text of the system instruction if there is one."""
-
-    contents: list[dict[str, Any]]
-    system: str | None
-
-
 class GoogleFormat:
     """generateContent, of the Gemini API and of Vertex."""
 
@@ -293,27 +325,29 @@ class GoogleFormat:
         request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; it caches prefixes by itself."""
-        repairs: list[str] = []
-        names = wire_tool_names(request_options.tools)
-        made = google_contents(
-            drop_refused(messages, GOOGLE),
-            repairs,
-            names=names,
-            signatures_required=requires_signatures(model),
-            answered_call_ids=request_options.answered_call_ids,
-        )
+        writer = GoogleWriter(request_options.tools, signatures_required=requires_signatures(model))
+        made = writer.write(drop_refused(messages, GOOGLE), request_options.answered_call_ids)
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
             body["systemInstruction"] = {"parts": [{"text": made.system}]}
         if request_options.tools:
-            body["tools"] = [{"functionDeclarations": _declarations(request_options.tools, names, repairs)}]
+            # Schemas as JSON Schema: the older field knows only a part of it.
+            declarations = [
+                {
+                    "name": google_tool_name(spec.name),
+                    "description": spec.description,
+                    "parametersJsonSchema": spec.parameters,
+                }
+                for spec in writer.tool_specs()
+            ]
+            body["tools"] = [{"functionDeclarations": declarations}]
         body |= request_options.options
         if request_options.max_tokens is not None:
             configured = request_options.options.get("generationConfig") or {}
             body["generationConfig"] = {"maxOutputTokens": request_options.max_tokens, **configured}
         place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
         verb = "streamGenerateContent?alt=sse" if request_options.stream else "generateContent"
-        return build_request(f"/{place}:{verb}", body, repairs)
+        return writer.request(f"/{place}:{verb}", body)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
@@ -335,90 +369,15 @@ def google_contents(
     messages: Sequence[Message],
     repairs: list[str],
     *,
-    names: ToolNames | None = None,
     thought_signatures: Mapping[str, str | bytes] | None = None,
     signatures_required: bool = False,
-    answered_call_ids: Collection[str] = (),
 ) -> GoogleContents:
     """Messages as contents; `repairs` lists what was repaired.
 
     `thought_signatures`, by call id, are used for calls that carry none themselves.
     """
-    ready = repair_messages(
-        [_add_signatures(message, thought_signatures or {}) for message in messages],
-        answered_call_ids=answered_call_ids,
-    )
-    repairs += ready.repairs
-    names = names or ToolNames(())
-    system: list[str] = []
-    turns: list[tuple[str, list[GooglePart]]] = []
-    # Images of results come after all results of the same calls.
-    pending: list[GooglePart] = []
-    called: dict[str | None, str] = {}
-    for message in ready.messages:
-        if message.role is ChatRole.TOOL:
-            turns.append(
-                ("user", [function_response(message, called[message.tool_call_id], pending, repairs)])
-            )
-            continue
-        if pending:
-            turns.append(("user", pending))
-            pending = []
-        if message.role is ChatRole.USER:
-            said = user_parts(message, repairs)
-            turns.append(("user", said or [{"text": empty_message_text(message, repairs)}]))
-        elif message.role in INSTRUCTION_ROLES:
-            text = message_text(message, repairs)
-            if text and turns:
-                turns.append(("user", [{"text": system_note(text)}]))
-            elif text:
-                system.append(text)
-        else:
-            called = {call.id: google_tool_name(names.wire_name(call.name)) for call in message.tool_calls}
-            told = model_parts(message, names, repairs, signatures_required=signatures_required)
-            turns.append(("model", told))
-            if not told:
-                note_omission(message, repairs)
-    contents = _alternate_turns([*turns, ("user", pending)], repairs)
-    if not contents or contents[0]["role"] == "model":
-        contents.insert(0, {"role": "user", "parts": [{"text": opening_text(repairs)}]})
-    if contents[-1]["role"] == "model":
-        contents.append({"role": "user", "parts": [{"text": closing_text(repairs)}]})
-    return GoogleContents(contents, "\n\n".join(system) or None)
-
-
-def _alternate_turns(
-    turns: Sequence[tuple[str, list[GooglePart]]], repairs: list[str]
-) -> list[dict[str, Any]]:
-    contents = _merge_turns(turns)
-    kept = [turn for turn in contents if not all(part.get("thought") for part in turn["parts"])]
-    if len(kept) < len(contents):
-        repairs.append("thinking that no answer follows: left out")
-    return _merge_turns([(turn["role"], turn["parts"]) for turn in kept])
-
-
-def _merge_turns(turns: Sequence[tuple[str, list[GooglePart]]]) -> list[dict[str, Any]]:
-    contents: list[dict[str, Any]] = []
-    for role, parts in turns:
-        if contents and contents[-1]["role"] == role:
-            contents[-1]["parts"] += parts
-        elif parts:
-            contents.append({"role": role, "parts": list(parts)})
-    return contents
-
-
-def _declarations(
-    tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
-) -> list[dict[str, Any]]:
-    """Tools with their schemas as JSON Schema: the older field knows only a part of it."""
-    return [
-        {
-            "name": google_tool_name(spec.name),
-            "description": spec.description,
-            "parametersJsonSchema": spec.parameters,
-        }
-        for spec in tool_specs(tools, names, repairs)
-    ]
+    writer = GoogleWriter(repairs=repairs, signatures_required=signatures_required)
+    return writer.write([_add_signatures(message, thought_signatures or {}) for message in messages])
 
 
 def _add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> Message:

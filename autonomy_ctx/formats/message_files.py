@@ -132,19 +132,9 @@ def _is_json(text: str) -> bool:
 def _read_json_lines(lines: Iterable[_TextLine]) -> Iterator[FileLine | InvalidLine]:
     state = _ReadState()
     for number, text in lines:
-        if not text.strip():
-            continue
-        try:
-            value = json.loads(text.rstrip().decode("utf-8-sig" if number == 1 else "utf-8"))
-        except UnicodeDecodeError as error:
-            yield InvalidLine(number, f"is not UTF-8 text (byte {error.start + 1})")
-        except ValueError as error:
-            place = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-            yield InvalidLine(number, f"is not JSON{place}")
-        except RecursionError:
-            yield InvalidLine(number, "is nested too deeply")
-        else:
-            yield from _read_value(value, number, state)
+        if text.strip():
+            value = _parse_json(text.rstrip(), number, "utf-8-sig" if number == 1 else "utf-8")
+            yield from [value] if isinstance(value, InvalidLine) else _read_value(value, number, state)
 
 
 def _read_document(lines: Iterable[_TextLine], max_value_bytes: int) -> Iterator[FileLine | InvalidLine]:
@@ -158,16 +148,23 @@ def _read_document(lines: Iterable[_TextLine], max_value_bytes: int) -> Iterator
                 first, f"begins a document of {_too_much(max_value_bytes)}; give JSON Lines instead"
             )
         texts.append(text)
+    value = _parse_json(b"".join(texts), first, "utf-8-sig", begins="begins a document that ")
+    yield from [value] if isinstance(value, InvalidLine) else _read_value(value, first, _ReadState())
+
+
+def _parse_json(text: bytes, first: int, encoding: str, *, begins: str = "") -> Any:
+    """The value in a text that begins in line `first`; an `InvalidLine` if there is none."""
     try:
-        value = json.loads(b"".join(texts).decode("utf-8-sig"))
+        return json.loads(text.decode(encoding))
     except UnicodeDecodeError as error:
-        yield InvalidLine(first, f"begins a document that is not UTF-8 text (byte {error.start + 1})")
+        return InvalidLine(first, f"{begins}is not UTF-8 text (byte {error.start + 1})")
     except json.JSONDecodeError as error:
-        yield InvalidLine(first + error.lineno - 1, f"is not JSON (column {error.colno})")
-    except (ValueError, RecursionError):
-        yield InvalidLine(first, "begins a document that is nested too deeply")
-    else:
-        yield from _read_value(value, first, _ReadState())
+        return InvalidLine(first + error.lineno - 1, f"is not JSON (column {error.colno})")
+    except ValueError:
+        # A number of too many digits.
+        return InvalidLine(first, f"{begins}is not JSON")
+    except RecursionError:
+        return InvalidLine(first, f"{begins}is nested too deeply")
 
 
 def _read_value(value: Any, number: int, state: _ReadState) -> Iterator[FileLine | InvalidLine]:
@@ -212,7 +209,7 @@ def _read_message(form: dict[str, Any], number: int, state: _ReadState) -> Itera
         for converted in convert_message(form):
             yield MessageLine(number=number, form=converted, full_text=full)
     except TypeError as error:
-        yield InvalidLine(number, f"is no message: {error}")
+        yield InvalidLine(number, f"is not a message: {error}")
 
 
 def _read_conversation(value: dict[str, Any], number: int) -> FileLine | InvalidLine:

@@ -152,27 +152,16 @@ def _read_row(name: str, row: Mapping[str, Any]) -> ModelInfo:
                 else None
             ),
         )
-    return ModelInfo(
-        name=name,
-        vendor=row["vendor"],
-        window=row["window"],
-        max_output=row.get("max_output"),
-        price=price,
-        cache=CacheRule(
-            match=row["match"],
-            marks=row.get("marks", 0),
-            min_tokens=row["min_cached"],
-            seconds=row["life"],
-            long_seconds=row.get("long_life"),
-        ),
-        tokenizer_factor=row.get("tokenizer", 1.0),
-        binds_thinking=row.get("binds_thinking", False),
-        system_messages=row.get("system_messages", False),
-        inline_tools=row.get("inline_tools", False),
-        compaction=row.get("compaction", False),
-        source=row["source"],
-        date=row["date"],
+    cache = CacheRule(
+        match=row["match"],
+        marks=row.get("marks", 0),
+        min_tokens=row["min_cached"],
+        seconds=row["life"],
+        long_seconds=row.get("long_life"),
     )
+    # The others have the names of the fields.
+    others = {one.name: row[one.name] for one in fields(ModelInfo) if one.name in row}
+    return ModelInfo(**{**others, "name": name, "price": price, "cache": cache})
 
 
 # The day on which the table was checked, and its rows by the beginning of a model's name.

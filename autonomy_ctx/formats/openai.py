@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autonomy_ctx.formats.base import (
     DEFAULT_REQUEST_OPTIONS,
     CacheFields,
+    CallDelta,
     ModelReply,
+    ReaderEvent,
     RequestOptions,
-    StreamEvent,
+    StreamReader,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -21,7 +23,7 @@ from autonomy_ctx.formats.base import (
 )
 from autonomy_ctx.formats.incoming import (
     CallDraft,
-    PartBuilder,
+    ReplyParts,
     as_count,
     as_mapping,
     as_mappings,
@@ -33,30 +35,19 @@ from autonomy_ctx.formats.incoming import (
 from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.formats.outgoing import (
     INSTRUCTION_ROLES,
-    ToolNames,
-    arguments_json,
-    build_request,
-    closing_text,
-    empty_message_text,
+    RequestWriter,
+    encode_image,
     locate_breakpoints,
     mark_error,
-    message_text,
-    note_omission,
-    opening_text,
-    repair_messages,
     replace_json_surrogates,
-    text_or_parts,
-    tool_specs,
-    wire_tool_name,
-    wire_tool_names,
 )
 from autonomy_ctx.messages.message import (
     ASSISTANT,
     TOOL,
     USER,
-    ChatRole,
     ImageContent,
     Message,
+    TextContent,
     ToolCall,
     new_id,
 )
@@ -86,7 +77,7 @@ class ChatReader:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._pieces = PartBuilder()
+        self._pieces = ReplyParts()
         # Under its index where there is one; servers that leave it out are told apart by ids.
         self._drafts: list[CallDraft] = []
         self._newest: dict[Hashable, CallDraft] = {}
@@ -97,12 +88,12 @@ class ChatReader:
         self._usage = Usage()
         self._failure: str | None = None
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[ReaderEvent]:
         """Read one chunk; an error in the middle of a stream is raised."""
         if data.get("error"):
             raise stream_error(data["error"])
         self.note_metadata(data)
-        events: list[StreamEvent] = []
+        events: list[ReaderEvent] = []
         for choice in as_mappings(data.get("choices"))[:1]:
             events += self.add_choice(choice, "delta")
         return events
@@ -130,14 +121,14 @@ class ChatReader:
             if as_nonempty_text(body.get(name)):
                 self._metadata[name] = body[name]
         if as_mapping(body.get("usage")):
-            self._usage = _usage(as_mapping(body["usage"]))
+            self._usage = read_usage(as_mapping(body["usage"]), "prompt", "completion")
         self._failure = failure_reason(body)
 
-    def add_choice(self, choice: Mapping[str, Any], key: str) -> list[StreamEvent]:
+    def add_choice(self, choice: Mapping[str, Any], key: str) -> list[ReaderEvent]:
         """Note one choice's message, or the next piece of it."""
         said = as_mapping(choice.get(key))
         self._stop = as_nonempty_text(choice.get("finish_reason")) or self._stop
-        events: list[StreamEvent] = []
+        events: list[ReaderEvent] = []
         # DeepSeek, vLLM and llama.cpp use the first name, OpenRouter and newer ones the second.
         thought = as_text(said.get("reasoning_content")) or as_text(said.get("reasoning"))
         if thought:
@@ -152,11 +143,14 @@ class ChatReader:
             draft = self._draft(call)
             function = as_mapping(call.get("function"))
             draft.name = draft.name or as_text(function.get("name"))
-            draft.arguments.append(as_text(function.get("arguments")))
+            piece = as_text(function.get("arguments"))
+            draft.arguments.append(piece)
             if call.get("extra_content"):
                 draft.extra["extra_content"] = call["extra_content"]
             if draft.name and not draft.id:
                 draft.id = self._new_id()
+            if draft.start_sent and piece:
+                events.append(CallDelta(draft.id, piece))
             events += draft.start_events()
         return events
 
@@ -193,24 +187,25 @@ def _message_texts(said: Mapping[str, Any]) -> list[str]:
     return [piece for piece in (*texts, as_text(said.get("refusal"))) if piece]
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = as_mapping(usage.get("prompt_tokens_details"))
+def read_usage(usage: Mapping[str, Any], prompt: str, answer: str) -> Usage:
+    """The tokens of an answer, by the words for the prompt and the answer in the names of the fields."""
+    read = as_mapping(usage.get(f"{prompt}_tokens_details"))
     by_life = as_mapping(read.get("cache_write_tokens_details"))
-    details = as_mapping(usage.get("completion_tokens_details"))
+    details = as_mapping(usage.get(f"{answer}_tokens_details"))
     return Usage(
-        input_tokens=as_count(usage.get("prompt_tokens")),
+        input_tokens=as_count(usage.get(f"{prompt}_tokens")),
         cached_tokens=as_count(read.get("cached_tokens")),
         cache_write_tokens=as_count(read.get("cache_write_tokens")),
-        output_tokens=as_count(usage.get("completion_tokens")),
+        output_tokens=as_count(usage.get(f"{answer}_tokens")),
         long_cache_write_tokens=as_count(by_life.get("ttl_12h_tokens")),
         reasoning_tokens=as_count(details.get("reasoning_tokens")),
     )
 
 
-MAX_CALL_ID_LENGTH = 40
 # What Google's server in these words attaches to a call, a thought signature, and wants back.
 EXTRA_CONTENT = "extra_content"
-_REASONING_MODELS = re.compile(r"(?:.*/)?(?:o\d|gpt-(?:[5-9]|\d\d)|codex)(?!\d)")
+# Models of OpenAI that think before they answer.
+REASONING_MODELS = re.compile(r"(?:.*/)?(?:o\d|gpt-(?:[5-9]|\d\d)|codex)(?!\d)")
 # Models that refuse to go on from an answer of their own, also behind a server of these words.
 _USER_LAST_MODELS = re.compile(r"claude|gemini|nova-|(?:mis|minis|mix|codes|devs|magis|pix)tral")
 _SPEAKER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -233,60 +228,35 @@ class OpenAIFormat:
     ) -> WireRequest:
         """A request that every server of these words takes; it caches prefixes by itself."""
         options = dict(request_options.options)
-        reasons = resolve_reasoning(model, options, self.reasoning_model)
-        repairs: list[str] = []
-        names = wire_tool_names(request_options.tools)
+        reasons = self._resolve_reasoning(model, options)
+        writer = ChatWriter(request_options.tools, model=model, reasoning_model=reasons)
+        marks = cache_marks(model, messages, request_options.cache)
         body: dict[str, Any] = {
             "model": model,
-            "messages": openai_messages(
-                messages,
-                repairs,
-                names=names,
-                reasoning_model=reasons,
-                send_extra_content="gemini" in model.lower(),
-                end_with_user=bool(_USER_LAST_MODELS.search(model.lower())),
-                answered_call_ids=request_options.answered_call_ids,
-                marks=cache_marks(model, messages, request_options.cache),
-            ),
+            "messages": writer.write(messages, request_options.answered_call_ids, marks),
             **cache_body(model, request_options.cache),
         }
         if request_options.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": spec.name,
-                        "description": spec.description,
-                        "parameters": spec.parameters,
-                    },
-                }
-                for spec in tool_specs(request_options.tools, names, repairs)
-            ]
+            body["tools"] = [{"type": "function", "function": spec._asdict()} for spec in writer.tool_specs()]
         if request_options.max_tokens is not None:
             body["max_completion_tokens" if reasons else "max_tokens"] = request_options.max_tokens
         if request_options.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return build_request("/chat/completions", body | options, repairs)
+        return writer.request("/chat/completions", body | options)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
         return chat_reply(body, self._new_id)
 
-    def reader(self) -> ChatReader:
+    def reader(self) -> StreamReader:
         """For a streamed response."""
         return ChatReader(self._new_id)
 
-
-def is_reasoning_model(model: str) -> bool:
-    """True for the name of a model of OpenAI's that thinks before it answers."""
-    return bool(_REASONING_MODELS.match(model.lower()))
-
-
-def resolve_reasoning(model: str, options: dict[str, Any], usual: bool | None) -> bool:
-    """Find out if a model thinks before it answers; `reasoning_model` is taken out of the options."""
-    asked = options.pop("reasoning_model", None)
-    given = usual if asked is None else asked
-    return is_reasoning_model(model) if given is None else bool(given)
+    def _resolve_reasoning(self, model: str, options: dict[str, Any]) -> bool:
+        """Find out if a model thinks before it answers; `reasoning_model` is taken out of the options."""
+        asked = options.pop("reasoning_model", None)
+        given = self.reasoning_model if asked is None else asked
+        return bool(REASONING_MODELS.match(model.lower())) if given is None else bool(given)
 
 
 def cache_body(model: str, cache: CacheFields | None) -> dict[str, Any]:
@@ -298,18 +268,16 @@ def cache_body(model: str, cache: CacheFields | None) -> dict[str, Any]:
 
 
 def cache_marks(model: str, messages: Sequence[Message], cache: CacheFields | None) -> list[int]:
-    """Messages after which a prefix is worth a mark: the last of the first instructions, and the summary.
+    """Messages after which a prefix is worth a mark: the summary, and the last of instructions in a row.
 
-    Their places are the same for a whole epoch. At the newest user message the provider sets one itself.
+    They stay in place for a whole epoch: what was written at one is read there. At the newest user message or
+    result the provider sets one itself, and at instructions behind it none.
     """
     if cache is None or not _has_marks(model):
         return []
-    others = (
-        at for at, one in enumerate(messages) if isinstance(one, Summary) or one.role not in INSTRUCTION_ROLES
-    )
-    last_rule = next(others, len(messages)) - 1
     summaries = [at for at, one in enumerate(messages) if isinstance(one, Summary)]
-    return [at for at in (last_rule, *summaries[-1:]) if at >= 0]
+    rules = {at for at, one in enumerate(messages) if one.role in INSTRUCTION_ROLES}.difference(summaries)
+    return sorted([*(at for at in rules if at + 1 not in rules), *summaries[-1:]])
 
 
 def _has_marks(model: str) -> bool:
@@ -318,141 +286,170 @@ def _has_marks(model: str) -> bool:
     return info is not None and info.cache.match == "marks"
 
 
-def mark_content(message: dict[str, Any], text_type: str) -> dict[str, Any]:
-    """A message with a mark after its content; an item without content has no place for one."""
-    content = message.get("content")
-    if not content:
-        return message
-    parts = [{"type": text_type, "text": content}] if isinstance(content, str) else list(content)
-    parts[-1] = {**parts[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
-    return {**message, "content": parts}
+class OpenAIWriter(RequestWriter):
+    """The parts of a request that chat completions and Responses write alike."""
+
+    # How a part with text is called.
+    text_type: ClassVar[str]
+
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        repairs: list[str] | None = None,
+        reasoning_model: bool = False,
+    ) -> None:
+        super().__init__(tools, repairs=repairs)
+        self._instruction_role = "developer" if reasoning_model else "system"
+
+    def content(self, message: Message) -> str | list[dict[str, Any]]:
+        """The content of a user or a tool: a string if it has no images, otherwise a list of parts."""
+        if isinstance(message.content, str):
+            return message.content
+        parts: list[dict[str, Any]] = []
+        for part in message.parts:
+            if isinstance(part, TextContent) and part.text:
+                parts.append({"type": self.text_type, "text": part.text})
+            elif isinstance(part, ImageContent):
+                encoded = encode_image(part, takes_documents=self.takes_documents)
+                if encoded is None:
+                    parts.append({"type": self.text_type, "text": self.image_note(part, "of this kind")})
+                else:
+                    url = encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
+                    parts.append(self.image_part(url, part.inference_detail))
+        if all(part["type"] == self.text_type for part in parts):
+            return "\n".join(part["text"] for part in parts)
+        return parts
+
+    def image_part(self, url: str, detail: str) -> dict[str, Any]:
+        """A part with an image."""
+        raise NotImplementedError
+
+    def mark(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message with a mark after its content; an item without content has no place for one."""
+        content = message.get("content")
+        if not content:
+            return message
+        parts = [{"type": self.text_type, "text": content}] if isinstance(content, str) else list(content)
+        parts[-1] = {**parts[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
+        return {**message, "content": parts}
+
+
+class ChatWriter(OpenAIWriter):
+    """Messages as chat completions has them; `model` decides about what only some servers take."""
+
+    max_id_length = 40
+    text_type = "text"
+
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        repairs: list[str] | None = None,
+        model: str = "",
+        reasoning_model: bool = False,
+    ) -> None:
+        super().__init__(tools, repairs=repairs, reasoning_model=reasoning_model)
+        self._sends_extra_content = "gemini" in model.lower()
+        self._ends_with_user = _USER_LAST_MODELS.search(model.lower()) is not None
+        # Images of results: a tool's message holds text only, so a user's after all results shows them.
+        self._images: list[dict[str, Any]] = []
+
+    def write(
+        self, messages: Sequence[Message], answered_call_ids: Collection[str] = (), marks: Sequence[int] = ()
+    ) -> list[dict[str, Any]]:
+        """The messages; `marks` are indexes after which a prefix may be cached."""
+        ready = self.repair(messages, answered_call_ids)
+        marked = locate_breakpoints(messages, ready, marks)
+        out: list[dict[str, Any]] = []
+        for at, message in enumerate(ready):
+            if message.role is TOOL:
+                out.append(self._result(message))
+                continue
+            before = len(out)
+            if self._images:
+                out += self._take_images()
+            out += self._message(message)
+            if at in marked and len(out) > before:
+                out[-1] = self.mark(out[-1])
+        out += self._take_images()
+        if self._ends_with_user and out and out[-1]["role"] == "assistant":
+            out.append({"role": "user", "content": self.closing_text()})
+        return out or [{"role": "user", "content": self.opening_text()}]
+
+    def _message(self, message: Message) -> list[dict[str, Any]]:
+        """A message that is no result; none where nothing in it can be sent."""
+        if message.role is USER:
+            return [self.user(message)]
+        text = self.text_of(message)
+        if message.role is ASSISTANT and message.tool_calls:
+            calls = [self._call(call) for call in message.tool_calls]
+            return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
+        if not text:
+            self.note_omission(message)
+            return []
+        return [
+            {"role": "assistant" if message.role is ASSISTANT else self._instruction_role, "content": text}
+        ]
+
+    def user(self, message: Message) -> dict[str, Any]:
+        """A message of a user."""
+        said = {"role": "user", "content": self.content(message) or self.empty_text(message)}
+        # Other spellings of a name are refused, and a speaker's name is not worth a refusal.
+        return (
+            said | {"name": message.name} if message.name and _SPEAKER_NAME.fullmatch(message.name) else said
+        )
+
+    def image_part(self, url: str, detail: str) -> dict[str, Any]:
+        """A part with an image."""
+        return {"type": "image_url", "image_url": {"url": url, "detail": detail}}
+
+    def _result(self, message: Message) -> dict[str, Any]:
+        content = self.content(message)
+        if isinstance(content, str):
+            text = content
+        else:
+            text = "\n".join(part["text"] for part in content if part["type"] == "text")
+            text = text or "(an image, shown below)"
+            self.repairs.append(f"an image in the result of call {message.tool_call_id!r} is shown after it")
+            shown = {"type": "text", "text": f"The result of call {message.tool_call_id} shows:"}
+            self._images += [shown, *(part for part in content if part["type"] == "image_url")]
+        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
+
+    def _take_images(self) -> list[dict[str, Any]]:
+        """A user's message with the images of the results before it."""
+        images, self._images = self._images, []
+        return [{"role": "user", "content": images}] if images else []
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        sent = call_form(call, self.tool_name(call.name), self.arguments_json(call))
+        if self._sends_extra_content and call.extra.get(EXTRA_CONTENT):
+            sent[EXTRA_CONTENT] = call.extra[EXTRA_CONTENT]
+        return sent
+
+
+def call_form(call: ToolCall, name: str, arguments: str) -> dict[str, Any]:
+    """A call in the form of chat completions."""
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def openai_messages(
-    messages: Sequence[Message],
-    repairs: list[str],
-    *,
-    names: ToolNames | None = None,
-    reasoning_model: bool = False,
-    send_extra_content: bool = False,
-    end_with_user: bool = False,
-    answered_call_ids: Collection[str] = (),
-    marks: Sequence[int] = (),
+    messages: Sequence[Message], repairs: list[str], *, reasoning_model: bool = False
 ) -> list[dict[str, Any]]:
-    """Messages in the format of chat completions; `repairs` lists what was repaired.
-
-    `marks` are indexes of instructions and user messages after which a prefix may be cached.
-    """
-    ready = repair_messages(messages, answered_call_ids=answered_call_ids, max_id_length=MAX_CALL_ID_LENGTH)
-    repairs += ready.repairs
-    marked = locate_breakpoints(messages, ready.messages, marks)
-    names = names or ToolNames(())
-    out: list[dict[str, Any]] = []
-    # Images of results: a tool's message holds text only, so a user's after all results shows them.
-    pending: list[dict[str, Any]] = []
-    for at, message in enumerate(ready.messages):
-        role, before = message.role, len(out)
-        if role is TOOL:
-            out.append(_tool_message(message, pending, repairs))
-            continue
-        if pending:
-            _flush_images(pending, out)
-        if role is USER:
-            out.append(_user_message(message, repairs))
-        elif role is ASSISTANT:
-            text = message_text(message, repairs)
-            calls = [
-                _encode_call(call, names, repairs, send_extra_content=send_extra_content)
-                for call in message.tool_calls
-            ]
-            if calls:
-                out.append({"role": "assistant", "content": text or None, "tool_calls": calls})
-            elif text:
-                out.append({"role": "assistant", "content": text})
-            else:
-                note_omission(message, repairs)
-        elif role in INSTRUCTION_ROLES:
-            text = message_text(message, repairs)
-            if text:
-                out.append({"role": "developer" if reasoning_model else "system", "content": text})
-            else:
-                note_omission(message, repairs)
-        if at in marked and len(out) > before:
-            out[-1] = mark_content(out[-1], "text")
-    _flush_images(pending, out)
-    if end_with_user and out and out[-1]["role"] == "assistant":
-        out.append({"role": "user", "content": closing_text(repairs)})
-    return out or [{"role": "user", "content": opening_text(repairs)}]
+    """Messages in the format of chat completions; `repairs` lists what was repaired."""
+    return ChatWriter(repairs=repairs, reasoning_model=reasoning_model).write(messages)
 
 
 def openai_message(message: Message) -> dict[str, Any]:
     """One message in the format of chat completions, without repairs that depend on other messages."""
-    if message.role is ChatRole.USER:
-        return replace_json_surrogates(_user_message(message, []))  # type: ignore[no-any-return]
-    text = message_text(message, [])
+    writer = ChatWriter()
+    if message.role is USER:
+        return replace_json_surrogates(writer.user(message))  # type: ignore[no-any-return]
+    text = writer.text_of(message)
     made: dict[str, Any] = {"role": message.role.value, "content": text}
-    if message.role is ChatRole.TOOL:
+    if message.role is TOOL:
         made |= {"tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
-    elif message.role is ChatRole.ASSISTANT and message.tool_calls:
-        calls = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": arguments_json(call, [])},
-            }
-            for call in message.tool_calls
-        ]
+    elif message.role is ASSISTANT and message.tool_calls:
+        calls = [call_form(call, call.name, writer.arguments_json(call)) for call in message.tool_calls]
         made |= {"content": text or None, "tool_calls": calls}
     return replace_json_surrogates(made)  # type: ignore[no-any-return]
-
-
-def _user_message(message: Message, repairs: list[str]) -> dict[str, Any]:
-    content = _content(message, repairs) or empty_message_text(message, repairs)
-    said = {"role": "user", "content": content}
-    # Other spellings of a name are refused, and a speaker's name is not worth a refusal.
-    return said | {"name": message.name} if message.name and _SPEAKER_NAME.fullmatch(message.name) else said
-
-
-def _tool_message(message: Message, pending: list[dict[str, Any]], repairs: list[str]) -> dict[str, Any]:
-    content = _content(message, repairs)
-    if isinstance(content, str):
-        text = content
-    else:
-        text = "\n".join(part["text"] for part in content if part["type"] == "text")
-        text = text or "(an image, shown below)"
-        repairs.append(f"an image in the result of call {message.tool_call_id!r} is shown after it")
-        pending.append({"type": "text", "text": f"The result of call {message.tool_call_id} shows:"})
-        pending += [part for part in content if part["type"] == "image_url"]
-    return {"role": "tool", "tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
-
-
-def _flush_images(pending: list[dict[str, Any]], out: list[dict[str, Any]]) -> None:
-    if pending:
-        out.append({"role": "user", "content": list(pending)})
-        pending.clear()
-
-
-def _content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
-    return text_or_parts(message, repairs, text_type="text", write_image=_image_part)
-
-
-def _image_part(url: str, image: ImageContent) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url, "detail": image.inference_detail}}
-
-
-def _encode_call(
-    call: ToolCall, names: ToolNames, repairs: list[str], *, send_extra_content: bool
-) -> dict[str, Any]:
-    sent = {
-        "id": call.id,
-        "type": "function",
-        "function": {
-            "name": wire_tool_name(call.name, names, repairs),
-            "arguments": arguments_json(call, repairs),
-        },
-    }
-    return (
-        sent | {EXTRA_CONTENT: call.extra[EXTRA_CONTENT]}
-        if send_extra_content and call.extra.get(EXTRA_CONTENT)
-        else sent
-    )

@@ -12,13 +12,14 @@ from typing import Any
 from autonomy_ctx.formats.base import (
     DEFAULT_REQUEST_OPTIONS,
     RESPONSES,
+    CallDelta,
     CallStarted,
     ModelReply,
+    ReaderEvent,
     RequestOptions,
-    StreamEvent,
+    StreamReader,
     TextDelta,
     ThinkingDelta,
-    Usage,
     WireRequest,
     signature_of,
     tag_signature,
@@ -26,7 +27,7 @@ from autonomy_ctx.formats.base import (
 from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.compaction import find_block, place_block, read_placed
 from autonomy_ctx.formats.incoming import (
-    PartBuilder,
+    ReplyParts,
     as_count,
     as_mapping,
     as_mappings,
@@ -35,24 +36,12 @@ from autonomy_ctx.formats.incoming import (
     failure_reason,
     stream_error,
 )
-from autonomy_ctx.formats.openai import cache_body, cache_marks, mark_content, resolve_reasoning
+from autonomy_ctx.formats.openai import OpenAIFormat, OpenAIWriter, cache_body, cache_marks, read_usage
 from autonomy_ctx.formats.outgoing import (
-    ToolNames,
-    arguments_json,
-    build_request,
-    empty_message_text,
-    image_note,
+    DOCUMENT_MEDIA_TYPE,
     locate_breakpoints,
     mark_error,
-    message_text,
-    note_omission,
-    opening_text,
-    repair_messages,
     replace_json_surrogates,
-    text_or_parts,
-    tool_specs,
-    wire_tool_name,
-    wire_tool_names,
 )
 from autonomy_ctx.formats.thinking import drop_refused
 from autonomy_ctx.messages.json_values import EMPTY
@@ -75,7 +64,7 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
     """Read a whole response."""
-    pieces = PartBuilder()
+    pieces = ReplyParts()
     calls: list[ToolCall] = []
     between: list[Mapping[str, Any]] = []
     refused = False
@@ -102,11 +91,20 @@ def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> Model
         parts=pieces.parts,
         tool_calls=tuple(calls),
         stop=_find_stop(body, called=bool(calls), refused=refused),
-        usage=_usage(as_mapping(body.get("usage"))),
+        usage=read_usage(as_mapping(body.get("usage")), "input", "output"),
         model=as_nonempty_text(body.get("model")),
         id=as_nonempty_text(body.get("id")),
         cache_miss=read_cache_miss(body) if body.get("prompt_cache_diagnostics") else None,
     )
+
+
+# The kind of item, the list in it and the part in that list that the pieces of an event belong to.
+_PART_DELTAS = {
+    "response.output_text.delta": ("message", "content", "output_text"),
+    "response.refusal.delta": ("message", "content", "refusal"),
+    "response.reasoning_summary_text.delta": ("reasoning", "summary", "summary_text"),
+    "response.reasoning_text.delta": ("reasoning", "content", "reasoning_text"),
+}
 
 
 class ResponsesReader:
@@ -117,7 +115,7 @@ class ResponsesReader:
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] = {}
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[ReaderEvent]:
         """Read one event; an error in the middle of a stream is raised."""
         kind = as_text(data.get("type")) or event or ""
         if kind == "error" or (not data.get("type") and data.get("error")):
@@ -146,28 +144,19 @@ class ResponsesReader:
         """The reply, with what came when the stream ended too early."""
         return responses_reply({**self._response, "output": self.output}, self._new_id)
 
-    def _delta(self, kind: str, at: int, data: Mapping[str, Any]) -> list[StreamEvent]:
+    def _delta(self, kind: str, at: int, data: Mapping[str, Any]) -> list[ReaderEvent]:
         piece = as_text(data.get("delta"))
-        match kind:
-            case "response.output_text.delta":
-                self._grow(at, "message", "content", data.get("content_index"), "output_text", piece)
-                return [TextDelta(piece)] if piece else []
-            case "response.refusal.delta":
-                self._grow(at, "message", "content", data.get("content_index"), "refusal", piece)
-                return [TextDelta(piece)] if piece else []
-            case "response.reasoning_summary_text.delta":
-                self._grow(at, "reasoning", "summary", data.get("summary_index"), "summary_text", piece)
-                return [ThinkingDelta(piece)] if piece else []
-            case "response.reasoning_text.delta":
-                self._grow(at, "reasoning", "content", data.get("content_index"), "reasoning_text", piece)
-                return [ThinkingDelta(piece)] if piece else []
-            case "response.function_call_arguments.delta":
-                item = self._items.setdefault(at, {"type": "function_call"})
-                item["arguments"] = as_text(item.get("arguments")) + piece
-            case "response.function_call_arguments.done":
-                self._items.setdefault(at, {"type": "function_call"})["arguments"] = as_text(
-                    data.get("arguments")
-                )
+        if kind in _PART_DELTAS:
+            item_type, key, part = _PART_DELTAS[kind]
+            self._grow(at, item_type, key, data.get(f"{key}_index"), part, piece)
+            event = ThinkingDelta if item_type == "reasoning" else TextDelta
+            return [event(piece)] if piece else []
+        if kind.startswith("response.function_call_arguments."):
+            item = self._items.setdefault(at, {"type": "function_call"})
+            is_done, begun = kind.endswith(".done"), as_text(item.get("arguments"))
+            item["arguments"] = as_text(data.get("arguments")) if is_done else begun + piece
+            if not is_done and piece:
+                return [CallDelta(as_nonempty_text(item.get("call_id")), piece)]
         return []
 
     def _grow(self, at: int, kind: str, key: str, index: Any, part: str, piece: str) -> None:
@@ -220,32 +209,14 @@ def _find_stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str |
     return failure_reason(body)
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = as_mapping(usage.get("input_tokens_details"))
-    by_life = as_mapping(read.get("cache_write_tokens_details"))
-    details = as_mapping(usage.get("output_tokens_details"))
-    return Usage(
-        input_tokens=as_count(usage.get("input_tokens")),
-        cached_tokens=as_count(read.get("cached_tokens")),
-        cache_write_tokens=as_count(read.get("cache_write_tokens")),
-        output_tokens=as_count(usage.get("output_tokens")),
-        long_cache_write_tokens=as_count(by_life.get("ttl_12h_tokens")),
-        reasoning_tokens=as_count(details.get("reasoning_tokens")),
-    )
-
-
 MIN_OUTPUT_TOKENS = 16
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
-class ResponsesFormat:
+class ResponsesFormat(OpenAIFormat):
     """Responses. `reasoning_model` None means: as the model's name says."""
 
     name = "responses"
-
-    def __init__(self, *, reasoning_model: bool | None = None, new_id: Callable[[], str] = new_id) -> None:
-        self.reasoning_model = reasoning_model
-        self._new_id = new_id
 
     def request(
         self,
@@ -255,79 +226,151 @@ class ResponsesFormat:
     ) -> WireRequest:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
         options = dict(request_options.options)
-        reasons = resolve_reasoning(model, options, self.reasoning_model)
-        repairs: list[str] = []
-        names = wire_tool_names(request_options.tools)
+        reasons = self._resolve_reasoning(model, options)
+        writer = ResponsesWriter(request_options.tools, reasoning_model=reasons)
         block = find_block(messages, RESPONSES, model)
         placed = messages if block is None else place_block(messages, block)
-        items = responses_input(
-            drop_refused(placed, RESPONSES),
-            repairs,
-            names=names,
-            reasoning_model=reasons,
-            answered_call_ids=request_options.answered_call_ids,
-            marks=cache_marks(model, messages, request_options.cache),
-        )
+        marks = cache_marks(model, messages, request_options.cache)
+        items = writer.write(drop_refused(placed, RESPONSES), request_options.answered_call_ids, marks)
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
         body |= cache_body(model, request_options.cache)
         if reasons:
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED_REASONING]
         if request_options.tools:
+            # Strict is the default here, and not every schema is fit for it.
             body["tools"] = [
-                {
-                    "type": "function",
-                    "name": spec.name,
-                    "description": spec.description,
-                    "parameters": spec.parameters,
-                    # Strict is the default here, and not every schema is fit for it.
-                    "strict": False,
-                }
-                for spec in tool_specs(request_options.tools, names, repairs)
+                {"type": "function", **spec._asdict(), "strict": False} for spec in writer.tool_specs()
             ]
         if (most := request_options.max_tokens) is not None:
             if most < MIN_OUTPUT_TOKENS:
-                repairs.append(f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is")
+                writer.repairs.append(
+                    f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is"
+                )
             body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
         if request_options.stream:
             body["stream"] = True
-        return replace(build_request("/responses", body | options, repairs), block=block)
+        return replace(writer.request("/responses", body | options), block=block)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
         return responses_reply(body, self._new_id)
 
-    def reader(self) -> ResponsesReader:
+    def reader(self) -> StreamReader:
         """For a streamed response."""
         return ResponsesReader(self._new_id)
 
 
-def responses_input(
-    messages: Sequence[Message],
-    repairs: list[str],
-    *,
-    names: ToolNames | None = None,
-    reasoning_model: bool = False,
-    answered_call_ids: Collection[str] = (),
-    marks: Sequence[int] = (),
-) -> list[dict[str, Any]]:
-    """Messages as input items; `repairs` lists what was repaired, `marks` is as in chat completions."""
-    ready = repair_messages(messages, answered_call_ids=answered_call_ids)
-    repairs += ready.repairs
-    marked = locate_breakpoints(messages, ready.messages, marks)
-    names = names or ToolNames(())
-    items: list[dict[str, Any]] = []
-    for at, message in enumerate(ready.messages):
-        before = len(items)
-        made = _message_items(message, names, repairs, "developer" if reasoning_model else "system")
-        # An instruction may say nothing.
-        items += [item for item in made if item.get("content") != ""]
-        if len(items) == before:
-            note_omission(message, repairs)
-        elif at in marked:
-            items[-1] = mark_content(items[-1], "input_text")
-    items = _drop_dangling_reasoning(items, repairs)
-    return items or [{"type": "message", "role": "user", "content": opening_text(repairs)}]
+class ResponsesWriter(OpenAIWriter):
+    """Messages as items of Responses."""
+
+    text_type = "input_text"
+    takes_documents = True
+
+    def write(
+        self, messages: Sequence[Message], answered_call_ids: Collection[str] = (), marks: Sequence[int] = ()
+    ) -> list[dict[str, Any]]:
+        """The messages; `marks` are indexes after which a prefix may be cached."""
+        ready = self.repair(messages, answered_call_ids)
+        marked = locate_breakpoints(messages, ready, marks)
+        items: list[dict[str, Any]] = []
+        for at, message in enumerate(ready):
+            # An instruction may say nothing.
+            made = [item for item in self.message(message) if item.get("content") != ""]
+            if not made:
+                self.note_omission(message)
+            elif at in marked:
+                made[-1] = self.mark(made[-1])
+            items += made
+        return self._drop_dangling_reasoning(items) or [_message_item("user", self.opening_text())]
+
+    def message(self, message: Message, instruction_role: str | None = None) -> list[dict[str, Any]]:
+        """One message as items."""
+        match message.role:
+            case ChatRole.TOOL:
+                return [self._result(message)]
+            case ChatRole.ASSISTANT:
+                return self._assistant(message)
+            case ChatRole.USER:
+                return [_message_item("user", self.content(message) or self.empty_text(message))]
+        return [_message_item(instruction_role or self._instruction_role, self.text_of(message))]
+
+    def image_part(self, url: str, detail: str) -> dict[str, Any]:
+        """A part with an image, or with a document."""
+        if url.startswith(f"data:{DOCUMENT_MEDIA_TYPE}"):
+            return {"type": "input_file", "filename": "document.pdf", "file_data": url}
+        return {"type": "input_image", "image_url": url, "detail": detail}
+
+    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        if placed := read_placed(message):
+            return placed
+        items: list[dict[str, Any]] = []
+        texts: list[str] = []
+
+        def say() -> None:
+            if texts:
+                items.append(_message_item("assistant", "\n".join(texts)))
+                texts.clear()
+
+        for part in message.parts:
+            if isinstance(part, ThinkingContent):
+                if reasoning := _restore_reasoning(part):
+                    say()
+                    items.append(reasoning)
+            elif isinstance(part, ImageContent):
+                texts.append(self.image_note(part, "in a message of the assistant"))
+            elif part.text:
+                texts.append(part.text)
+        say()
+        for call in message.tool_calls:
+            kept = as_mappings(call.extra.get(REASONING_ITEMS))
+            items += [dict(item) for item in kept if item.get("type") == "reasoning"]
+            name, arguments = self.tool_name(call.name), self.arguments_json(call)
+            items.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
+        return items
+
+    def _result(self, message: Message) -> dict[str, Any]:
+        output = self.content(message)
+        if isinstance(output, str):
+            output = mark_error(message, output)
+        elif message.is_error:
+            output = [{"type": "input_text", "text": "Error:"}, *output]
+        return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+
+    def _drop_dangling_reasoning(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The items without reasoning that no answer or call comes after: alone it is refused."""
+        kept: list[dict[str, Any]] = []
+        leads = False
+        for item in reversed(items):
+            if item.get("type") != "reasoning":
+                leads = item.get("type") == "function_call" or item.get("role") == "assistant"
+            elif not leads:
+                self.repairs.append("thinking that no answer follows: left out")
+                continue
+            kept.append(item)
+        return kept[::-1]
+
+
+def _message_item(role: str, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+def _restore_reasoning(part: ThinkingContent) -> dict[str, Any] | None:
+    """The reasoning item that a thought was, if it was one and its encrypted content is there."""
+    signature = signature_of(RESPONSES, part.signature)
+    if signature is None:
+        return None
+    try:
+        kept = json.loads(signature)
+        item = {"type": "reasoning", "id": kept["id"], "encrypted_content": kept["encrypted_content"]}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return item | {"summary": [{"type": "summary_text", "text": part.text}] if part.text else []}
+
+
+def responses_items(message: Message) -> list[dict[str, Any]]:
+    """One message as input items, without repairs that depend on other messages."""
+    return replace_json_surrogates(ResponsesWriter().message(message, message.role.value))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,104 +459,3 @@ def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
     """One text as a plain string, as most messages have it."""
     [first, *rest] = parts or [TextContent("")]
     return first.text if isinstance(first, TextContent) and not rest else tuple(parts)
-
-
-def responses_items(message: Message) -> list[dict[str, Any]]:
-    """One message as input items, without repairs that depend on other messages."""
-    items = _message_items(message, ToolNames(()), [], message.role.value)
-    return replace_json_surrogates(items)  # type: ignore[no-any-return]
-
-
-def _message_items(
-    message: Message, names: ToolNames, repairs: list[str], instruction_role: str
-) -> list[dict[str, Any]]:
-    match message.role:
-        case ChatRole.TOOL:
-            return [_result_item(message, repairs)]
-        case ChatRole.ASSISTANT:
-            return _assistant_items(message, names, repairs)
-        case ChatRole.USER:
-            said = _input_content(message, repairs) or empty_message_text(message, repairs)
-            return [{"type": "message", "role": "user", "content": said}]
-    text = message_text(message, repairs)
-    return [{"type": "message", "role": instruction_role, "content": text}]
-
-
-def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
-    if placed := read_placed(message):
-        return placed
-    items: list[dict[str, Any]] = []
-    texts: list[str] = []
-
-    def say() -> None:
-        if texts:
-            items.append({"type": "message", "role": "assistant", "content": "\n".join(texts)})
-            texts.clear()
-
-    for part in message.parts:
-        if isinstance(part, ThinkingContent):
-            reasoning = _restore_reasoning(part)
-            if reasoning:
-                say()
-                items.append(reasoning)
-        elif isinstance(part, ImageContent):
-            texts.append(image_note(part, "in a message of the assistant", repairs))
-        elif part.text:
-            texts.append(part.text)
-    say()
-    for call in message.tool_calls:
-        kept = as_mappings(call.extra.get(REASONING_ITEMS))
-        items += [dict(item) for item in kept if item.get("type") == "reasoning"]
-        items.append(
-            {
-                "type": "function_call",
-                "call_id": call.id,
-                "name": wire_tool_name(call.name, names, repairs),
-                "arguments": arguments_json(call, repairs),
-            }
-        )
-    return items
-
-
-def _restore_reasoning(part: ThinkingContent) -> dict[str, Any] | None:
-    """The reasoning item that a thought was, if it was one and its encrypted content is there."""
-    signature = signature_of(RESPONSES, part.signature)
-    if signature is None:
-        return None
-    try:
-        kept = json.loads(signature)
-        item = {"type": "reasoning", "id": kept["id"], "encrypted_content": kept["encrypted_content"]}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return item | {"summary": [{"type": "summary_text", "text": part.text}] if part.text else []}
-
-
-def _drop_dangling_reasoning(items: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:
-    """The items without reasoning that no answer or call comes after: alone it is refused."""
-    kept: list[dict[str, Any]] = []
-    leads = False
-    for item in reversed(items):
-        if item.get("type") != "reasoning":
-            leads = item.get("type") == "function_call" or item.get("role") == "assistant"
-        elif not leads:
-            repairs.append("thinking that no answer follows: left out")
-            continue
-        kept.append(item)
-    return kept[::-1]
-
-
-def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
-    output = _input_content(message, repairs)
-    if isinstance(output, str):
-        output = mark_error(message, output)
-    elif message.is_error:
-        output = [{"type": "input_text", "text": "Error:"}, *output]
-    return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
-
-
-def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
-    return text_or_parts(message, repairs, text_type="input_text", write_image=_image_part)
-
-
-def _image_part(url: str, image: ImageContent) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": url, "detail": image.inference_detail}

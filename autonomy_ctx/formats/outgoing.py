@@ -11,10 +11,10 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.formats.base import WireRequest
@@ -26,7 +26,6 @@ from autonomy_ctx.messages.message import (
     ChatRole,
     ImageContent,
     Message,
-    Part,
     TextContent,
     ToolCall,
 )
@@ -125,6 +124,7 @@ def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
 
 
 RAW_ARGUMENTS_KEY = "_raw"
+DOCUMENT_MEDIA_TYPE = "application/pdf"
 IMAGE_MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+/-]+)(?:;[\w=.-]+)*;base64,", re.IGNORECASE)
 _WEB_URL = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -182,8 +182,8 @@ def arguments_text(value: Any) -> str:
     return json.dumps({} if value is None else value, ensure_ascii=False)
 
 
-def encode_image(image: ImageContent) -> EncodedImage | None:
-    """The image as a provider takes it; None when it is of no kind that any takes."""
+def encode_image(image: ImageContent, *, takes_documents: bool = False) -> EncodedImage | None:
+    """The image, or a document, as a provider takes it; None when it is of no kind that any takes."""
     if _WEB_URL.fullmatch(image.image):
         return EncodedImage(url=replace_surrogates(image.image))
     head = _DATA_URL.match(image.image)
@@ -191,7 +191,8 @@ def encode_image(image: ImageContent) -> EncodedImage | None:
         return None
     media_type = head[1].lower().replace("image/jpg", "image/jpeg")
     data = "".join(image.image[head.end() :].split())
-    if media_type not in IMAGE_MEDIA_TYPES or not is_base64(data):
+    is_known = media_type in IMAGE_MEDIA_TYPES or (takes_documents and media_type == DOCUMENT_MEDIA_TYPE)
+    if not is_known or not is_base64(data):
         return None
     return EncodedImage(media_type=media_type, data=data)
 
@@ -202,21 +203,6 @@ def is_base64(data: str) -> bool:
         return bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
         return False
-
-
-def merge_text_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts with neighbouring texts put together: where a provider splits them means nothing."""
-    out: list[Part] = []
-    for part in parts:
-        if isinstance(part, TextContent):
-            last = out[-1] if out else None
-            if not part.text:
-                continue
-            if isinstance(last, TextContent):
-                out[-1] = TextContent(last.text + part.text)
-                continue
-        out.append(part)
-    return tuple(out)
 
 
 OPENING_TEXT = "(The conversation starts here.)"
@@ -235,105 +221,116 @@ class ToolSpec(NamedTuple):
     parameters: dict[str, Any]
 
 
-def wire_tool_names(tools: Sequence[Mapping[str, Any]]) -> ToolNames:
-    """Names of tools and calls in one request."""
-    return ToolNames(str(tool["name"]) for tool in tools)
+class RequestWriter:
+    """Writes one request; what had to be changed for the provider is listed in `repairs`.
 
+    What all providers need is here. Each format has a subclass that writes messages in its words.
+    """
 
-def tool_specs(tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]) -> list[ToolSpec]:
-    """Tools with names that providers take, each once, and with a schema for an object."""
-    specs: dict[str, ToolSpec] = {}
-    for tool in tools:
-        name = str(tool["name"])
-        if name in specs:
-            repairs.append(f"the tool `{name}` is offered twice: the first one is sent")
-            continue
-        schema = {"type": "object", "properties": {}, **(tool.get("parameters") or {})}
-        specs[name] = ToolSpec(
-            wire_tool_name(name, names, repairs), str(tool.get("description") or ""), schema
+    # The longest id of a call that the provider takes.
+    max_id_length: ClassVar[int] = MAX_NAME_LENGTH
+    # Whether a PDF may stand where an image may.
+    takes_documents: ClassVar[bool] = False
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), *, repairs: list[str] | None = None) -> None:
+        self.repairs = [] if repairs is None else repairs
+        self._tools = tools
+        self._names = ToolNames(str(tool["name"]) for tool in tools)
+
+    def repair(self, messages: Sequence[Message], answered_call_ids: Collection[str]) -> list[Message]:
+        """The messages as `repair_messages` makes them."""
+        ready = repair_messages(
+            messages, answered_call_ids=answered_call_ids, max_id_length=self.max_id_length
         )
-    return list(specs.values())
+        self.repairs += ready.repairs
+        return ready.messages
 
+    def tool_specs(self) -> list[ToolSpec]:
+        """Tools with names that providers take, each once, and with a schema for an object."""
+        specs: dict[str, ToolSpec] = {}
+        for tool in self._tools:
+            name = str(tool["name"])
+            if name in specs:
+                self.repairs.append(f"the tool `{name}` is offered twice: the first one is sent")
+                continue
+            schema = {"type": "object", "properties": {}, **(tool.get("parameters") or {})}
+            specs[name] = ToolSpec(self.tool_name(name), str(tool.get("description") or ""), schema)
+        return list(specs.values())
 
-def wire_tool_name(name: str, names: ToolNames, repairs: list[str]) -> str:
-    """A tool's name on the wire, and a repair when it is another one."""
-    sent = names.wire_name(name)
-    if sent != name:
-        repairs.append(f"the tool {name!r} is sent as `{sent}`")
-    return sent
+    def tool_name(self, name: str) -> str:
+        """A tool's name on the wire."""
+        sent = self._names.wire_name(name)
+        if sent != name:
+            self.repairs.append(f"the tool {name!r} is sent as `{sent}`")
+        return sent
 
+    def arguments_object(self, call: ToolCall) -> dict[str, Any]:
+        """A call's arguments as an object; what is none is wrapped in one."""
+        arguments = decode_arguments(call)
+        if arguments is None:
+            note = f"the arguments of call {call.id!r} are no JSON object: sent as `{RAW_ARGUMENTS_KEY}`"
+            self.repairs.append(note)
+            return {RAW_ARGUMENTS_KEY: call.arguments}
+        return arguments
 
-def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
-    """A call's arguments as an object; what is none is wrapped in one."""
-    arguments = decode_arguments(call)
-    if arguments is None:
-        repairs.append(f"the arguments of call {call.id!r} are no JSON object: sent as `{RAW_ARGUMENTS_KEY}`")
-        return {RAW_ARGUMENTS_KEY: call.arguments}
-    return arguments
+    def arguments_json(self, call: ToolCall) -> str:
+        """A call's arguments as the text of an object, unchanged where it is one."""
+        arguments = self.arguments_object(call)
+        # Half a character may hide in an escape; written anew, it is gone.
+        if arguments and RAW_ARGUMENTS_KEY not in arguments and "\\u" not in call.arguments:
+            return call.arguments
+        return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
 
+    def text_of(self, message: Message) -> str:
+        """A message's text for a place that takes nothing else: images are mentioned, thinking is not."""
+        if type(message.content) is str:
+            return message.content
+        texts: list[str] = []
+        for part in message.parts:
+            if isinstance(part, TextContent) and part.text:
+                texts.append(part.text)
+            elif isinstance(part, ImageContent):
+                texts.append(self.image_note(part, f"in a message of the {message.role.value}"))
+        return "\n".join(texts)
 
-def arguments_json(call: ToolCall, repairs: list[str]) -> str:
-    """A call's arguments as the text of an object, unchanged where it is one."""
-    arguments = arguments_object(call, repairs)
-    # Half a character may hide in an escape; written anew, it is gone.
-    if arguments and RAW_ARGUMENTS_KEY not in arguments and "\\u" not in call.arguments:
-        return call.arguments
-    return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
+    def image_note(self, image: ImageContent, where: str) -> str:
+        """A text that replaces an image which cannot be shown there."""
+        self.repairs.append(f"an image {where} cannot be carried: replaced by a note")
+        return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
 
+    def note_omission(self, message: Message) -> None:
+        """Say that a message is not sent because nothing in it can be."""
+        self.repairs.append(f"message {message.id!r} has nothing that can be sent: left out")
 
-def message_text(message: Message, repairs: list[str]) -> str:
-    """A message's text for a place that takes nothing else: images are mentioned, thinking is not."""
-    if type(message.content) is str:
-        return message.content
-    texts: list[str] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            texts.append(part.text)
-        elif isinstance(part, ImageContent):
-            texts.append(image_note(part, f"in a message of the {message.role.value}", repairs))
-    return "\n".join(texts)
+    def empty_text(self, message: Message) -> str:
+        """Text of a user who says nothing: providers refuse blank messages, and the turn must stay."""
+        self.repairs.append(f"message {message.id!r} is empty: sent as a note that says so")
+        return EMPTY_MESSAGE_TEXT
+
+    def opening_text(self) -> str:
+        """A user's message to begin with, where there is none."""
+        self.repairs.append(
+            "the conversation does not start with a user's message: a neutral one was put there"
+        )
+        return OPENING_TEXT
+
+    def closing_text(self) -> str:
+        """A final user message, because many models refuse a request that ends with their own answer."""
+        self.repairs.append(
+            "the conversation ends with the assistant's message: a neutral one was put after it"
+        )
+        return CLOSING_TEXT
+
+    def request(self, path: str, body: dict[str, Any]) -> WireRequest:
+        """A request of well-formed JSON; each repair is listed once."""
+        text = _encode_well_formed(body)
+        body = replace_json_surrogates(body) if text is None else body
+        return WireRequest(path=path, body=body, repairs=tuple(dict.fromkeys(self.repairs)), text=text)
 
 
 def mark_error(message: Message, text: str) -> str:
     """A result's text, marked as an error for providers that have no flag for it."""
     return f"Error: {text}" if message.is_error and not text.startswith("Error: ") else text
-
-
-def image_note(image: ImageContent, where: str, repairs: list[str]) -> str:
-    """A text that replaces an image which cannot be shown there."""
-    repairs.append(f"an image {where} cannot be carried: replaced by a note")
-    return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
-
-
-def image_url(image: ImageContent) -> str | None:
-    """An image as a URL of the web or a `data:` URL; None when it is neither."""
-    encoded = encode_image(image)
-    if encoded is None:
-        return None
-    return encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
-
-
-def text_or_parts(
-    message: Message,
-    repairs: list[str],
-    *,
-    text_type: str,
-    write_image: Callable[[str, ImageContent], dict[str, Any]],
-) -> str | list[dict[str, Any]]:
-    """The content of a user or a tool for OpenAI: a string if it has no images, otherwise a list of parts."""
-    if isinstance(message.content, str):
-        return message.content
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if isinstance(part, TextContent) and part.text:
-            parts.append({"type": text_type, "text": part.text})
-        elif isinstance(part, ImageContent):
-            url = image_url(part)
-            note = "" if url else image_note(part, "of this kind", repairs)
-            parts.append(write_image(url, part) if url else {"type": text_type, "text": note})
-    if all(part["type"] == text_type for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
 
 
 def system_note(text: str) -> str:
@@ -347,36 +344,6 @@ def system_note(text: str) -> str:
 def neutralize_notes(text: str) -> str:
     """Text of a user or a tool that cannot pass for a note of the system."""
     return _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, text)
-
-
-def note_omission(message: Message, repairs: list[str]) -> None:
-    """Say that a message is not sent because nothing in it can be."""
-    repairs.append(f"message {message.id!r} holds nothing that can be sent: left out")
-
-
-def empty_message_text(message: Message, repairs: list[str]) -> str:
-    """Text of a user who says nothing: providers refuse blank messages, and the turn must stay."""
-    repairs.append(f"message {message.id!r} is empty: sent as a note that says so")
-    return EMPTY_MESSAGE_TEXT
-
-
-def opening_text(repairs: list[str]) -> str:
-    """A user's message to begin with, where there is none."""
-    repairs.append("the conversation does not start with a user's message: a neutral one was put there")
-    return OPENING_TEXT
-
-
-def closing_text(repairs: list[str]) -> str:
-    """A final user message, because many models refuse a request that ends with their own answer."""
-    repairs.append("the conversation ends with the assistant's message: a neutral one was put after it")
-    return CLOSING_TEXT
-
-
-def build_request(path: str, body: dict[str, Any], repairs: Sequence[str]) -> WireRequest:
-    """A request of well-formed JSON; each repair is listed once."""
-    mended, text = tuple(dict.fromkeys(repairs)), _encode_well_formed(body)
-    body = replace_json_surrogates(body) if text is None else body
-    return WireRequest(path=path, body=body, repairs=mended, text=text)
 
 
 def encode_request(body: Mapping[str, Any]) -> str:

@@ -27,6 +27,12 @@ _FIRST_CLAUDE, _FIRST_GEMINI_WITH_TOOLS = (4, 5), 3
 _OLD_GPT = re.compile(r"gpt-3|gpt-4(?!o|\.)|o1-(?:mini|preview)")
 
 
+INSTRUCTION = (
+    "Answer the message above with a JSON object that fits this JSON schema. Write only the object, "
+    "without other text. You may call tools before."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
     """A JSON schema for the whole answer, an object, without references; `name` is a word for it."""
@@ -37,10 +43,7 @@ class OutputSchema:
     @property
     def instruction(self) -> str:
         """The words that ask for such an answer."""
-        return (
-            "Answer the message above with a JSON object that fits this JSON schema. Write only the object, "
-            f"without other text. You may call tools before.\n{json.dumps(self.schema)}"
-        )
+        return f"{INSTRUCTION}\n{json.dumps(self.schema)}"
 
 
 class OutputTarget(NamedTuple):
@@ -59,36 +62,38 @@ def output_options(
 
     None if the provider has no such field for this model, these tools or this schema.
     """
-    schema, name = output.schema, sanitize_name(output.name)
+    sent, name = sent_schema(target, output), sanitize_name(output.name)
+    if sent is None:
+        return None
+    form = {"name": name, "schema": sent, "strict": sent is not output.schema}
+    made: dict[str, Any]
+    match target.wire_format:
+        case "openai":
+            return {"response_format": {"type": "json_schema", "json_schema": form}}
+        case "responses":
+            field, made = "text", {"format": {"type": "json_schema", **form}}
+        case "anthropic":
+            field, made = "output_config", {"format": {"type": "json_schema", "schema": sent}}
+        case "bedrock":
+            # The schema is text here.
+            structure = {"jsonSchema": {"name": name, "schema": json.dumps(sent)}}
+            field, made = "outputConfig", {"textFormat": {"type": "json_schema", "structure": structure}}
+        case _:
+            made = {"responseMimeType": "application/json", "responseJsonSchema": sent}
+            field = "generationConfig"
+    return {field: {**as_mapping(options.get(field)), **made}}
+
+
+def sent_schema(target: OutputTarget, output: OutputSchema) -> Mapping[str, Any] | None:
+    """The schema in the keywords that the provider takes; None if it has no field for it."""
     match target.wire_format:
         case "openai" | "responses" if _takes_response_format(target):
-            strict = close_schema(schema, all_required=True)
-            sent = {
-                "name": name,
-                "schema": schema if strict is None else strict,
-                "strict": strict is not None,
-            }
-            if target.wire_format == "openai":
-                return {"response_format": {"type": "json_schema", "json_schema": sent}}
-            given = as_mapping(options.get("text"))
-            return {"text": {**given, "format": {"type": "json_schema", **sent}}}
-        case "anthropic" if _takes_output_config(target.model):
-            closed = close_schema(schema)
-            given = as_mapping(options.get("output_config"))
-            made = {"output_config": {**given, "format": {"type": "json_schema", "schema": closed}}}
-            return made if closed is not None else None
-        case "bedrock" if _takes_output_config(target.model):
-            closed = close_schema(schema)
-            given = as_mapping(options.get("outputConfig"))
-            # The schema is text here.
-            structure = {"jsonSchema": {"name": name, "schema": json.dumps(closed)}}
-            made = {"outputConfig": {**given, "textFormat": {"type": "json_schema", "structure": structure}}}
-            return made if closed is not None else None
+            strict = close_schema(output.schema, all_required=True)
+            return output.schema if strict is None else strict
+        case "anthropic" | "bedrock" if _takes_output_config(target.model):
+            return close_schema(output.schema)
         case "google" if _takes_response_schema(target):
-            closed = close_schema(schema)
-            given = as_mapping(options.get("generationConfig"))
-            fields = {"responseMimeType": "application/json", "responseJsonSchema": closed}
-            return {"generationConfig": {**given, **fields}} if closed is not None else None
+            return close_schema(output.schema)
     return None
 
 
@@ -231,6 +236,44 @@ _LIMITS: dict[str, tuple[type | tuple[type, ...], Callable[[Any, Any], bool]]] =
     "minProperties": (dict, lambda value, limit: len(value) >= limit),
     "maxProperties": (dict, lambda value, limit: len(value) <= limit),
 }  # fmt: skip
+
+
+_SAMPLE_FORMATS = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "duration": "PT0S",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "email": "name@example.org",
+    "uri": "https://example.org",
+}
+
+
+def sample_value(schema: Any) -> Any:
+    """A small value that fits a schema without references, in most cases: patterns are not read."""
+    schema = as_mapping(schema)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return sample_value({**as_mapping(schema[key][0]), **schema, key: None})
+    if "const" in schema or schema.get("enum"):
+        return schema["const"] if "const" in schema else schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    match kind if isinstance(kind, str) else kind[0]:
+        case "object":
+            inner = as_mapping(schema.get("properties"))
+            return {name: sample_value(inner.get(name)) for name in schema.get("required") or ()}
+        case "array":
+            first = [sample_value(one) for one in schema.get("prefixItems") or ()]
+            return first + [sample_value(schema.get("items"))] * ((schema.get("minItems") or 0) - len(first))
+        case "integer" | "number":
+            above = schema.get("exclusiveMinimum")
+            return schema.get("minimum", 0 if above is None else above + 1)
+        case "boolean":
+            return False
+        case "null":
+            return None
+    text = _SAMPLE_FORMATS.get(str(schema.get("format")), "")
+    return text.ljust(schema.get("minLength") or 0, "x")
 
 
 def find_problem(schema: Any, value: Any, path: str = "answer") -> str | None:

@@ -13,105 +13,54 @@ from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autonomy_ctx.formats.base import RequestOptions
+from autonomy_ctx.formats.base import RequestOptions, WireFormat, load_format
 from autonomy_ctx.formats.compaction import without_block
 from autonomy_ctx.formats.outgoing import replace_json_surrogates
 from autonomy_ctx.messages.message import Message
 
+# The fields of a body that a client takes.
+_FIELDS: dict[WireFormat, tuple[str, ...]] = {
+    "openai": ("messages", "tools"),
+    "responses": ("input", "tools"),
+    "anthropic": ("messages", "system", "tools", "tool_choice"),
+    "google": ("contents", "systemInstruction", "tools"),
+    "bedrock": ("system", "messages", "toolConfig"),
+}
 # What is in these is the user's own, whatever its fields are called.
-_GOOGLE_VALUES = ("args", "response", "parametersJsonSchema")
-_GOOGLE_BYTES = ("data", "thoughtSignature")
-_BEDROCK_VALUES = ("input", "json")
-_BEDROCK_BYTES = ("bytes", "redactedContent")
+_OWN_VALUES = {"google": ("args", "response", "parametersJsonSchema"), "bedrock": ("input", "json")}
+_BYTES = {"google": ("data", "thoughtSignature"), "bedrock": ("bytes", "redactedContent")}
 _CAPITAL = re.compile(r"[A-Z]")
 
 
-def openai_arguments(
-    messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
+def client_arguments(
+    wire_format: WireFormat, messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
 ) -> dict[str, Any]:
-    """For `client.chat.completions.create`: `messages`, and `tools` if there are some."""
-    from autonomy_ctx.formats.openai import OpenAIFormat
-
-    return _pick(OpenAIFormat().request(model, messages, asked).body, "messages", "tools")
-
-
-def responses_arguments(
-    messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
-) -> dict[str, Any]:
-    """For `client.responses.create`: `input`, and `tools` if there are some."""
-    from autonomy_ctx.formats.openai_responses import ResponsesFormat
-
+    """The arguments for the client of a provider, which belong to the caller."""
+    # A block of Claude's needs a header, which the caller of the client would have to send.
     shown = [without_block(one) for one in messages]
-    return _pick(ResponsesFormat().request(model, shown, asked).body, "input", "tools")
+    body = load_format(wire_format).request(model, shown, asked).body
+    made = {name: replace_json_surrogates(body[name]) for name in _FIELDS[wire_format] if name in body}
+    if wire_format in _BYTES:
+        made = _client_value(made, wire_format)
+    return {"contents": made.pop("contents"), "config": made} if wire_format == "google" else made
 
 
-def anthropic_arguments(
-    messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
-) -> dict[str, Any]:
-    """For `client.messages.create`: `messages`, and `system`, `tools` and `tool_choice` where needed."""
-    from autonomy_ctx.formats.anthropic import AnthropicFormat
-
-    # A block needs a header, which the caller of the client would have to send.
-    shown = [without_block(one) for one in messages]
-    body = AnthropicFormat().request(model, shown, asked).body
-    return _pick(body, "messages", "system", "tools", "tool_choice")
-
-
-def google_arguments(
-    messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
-) -> dict[str, Any]:
-    """For `client.models.generate_content`: `contents`, and a `config` with system instruction and tools."""
-    from autonomy_ctx.formats.google import GoogleFormat
-
-    body = GoogleFormat().request(model, messages, asked).body
-    made = _google_value(_pick(body, "contents", "systemInstruction", "tools"))
-    return {"contents": made.pop("contents"), "config": made}
-
-
-def bedrock_arguments(
-    messages: Sequence[Message], asked: RequestOptions, *, model: str = ""
-) -> dict[str, Any]:
-    """For `client.converse`: `messages`, and `system` and `toolConfig` where needed."""
-    from autonomy_ctx.formats.bedrock import BedrockFormat
-
-    body = BedrockFormat().request(model, messages, asked).body
-    return {name: _bedrock_value(value) for name, value in body.items()}
-
-
-def _pick(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Some fields of a body, as a copy that belongs to the caller."""
-    return {name: replace_json_surrogates(body[name]) for name in names if name in body}
-
-
-def _google_value(value: Any) -> Any:
+def _client_value(value: Any, wire_format: str) -> Any:
+    """A value of Google's or Amazon's JSON as the client has it."""
     if isinstance(value, list):
-        return [_google_value(inner) for inner in value]
+        return [_client_value(inner, wire_format) for inner in value]
     if not isinstance(value, Mapping):
         return value
     made: dict[str, Any] = {}
     for name, inner in value.items():
-        own = _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name)
-        if name in _GOOGLE_BYTES:
-            data = _decode(inner)
-            made |= {} if data is None else {own: data}
-        else:
-            made[own] = inner if name in _GOOGLE_VALUES else _google_value(inner)
+        own = _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name) if wire_format == "google" else name
+        if name in _OWN_VALUES[wire_format]:
+            made[own] = inner
+        elif name not in _BYTES[wire_format]:
+            made[own] = _client_value(inner, wire_format)
+        elif (data := _decode(inner)) is not None:
+            made[own] = data
     return made
-
-
-def _bedrock_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_bedrock_value(inner) for inner in value]
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        name: (_decode(inner) or b"")
-        if name in _BEDROCK_BYTES
-        else inner
-        if name in _BEDROCK_VALUES
-        else _bedrock_value(inner)
-        for name, inner in value.items()
-    }
 
 
 def _decode(text: str) -> bytes | None:

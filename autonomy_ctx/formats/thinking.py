@@ -1,4 +1,4 @@
-"""Which thinking of earlier replies goes back to the provider that made it.
+"""The choice of thinking of earlier replies that goes back to the provider that made it.
 
 Current Claude models bind a thinking block to everything before it: system prompt, tools and messages. If
 that has changed, they refuse the request. So a reply with thinking is stored with a `ThinkingPrefix`: a hash
@@ -191,14 +191,14 @@ def select_thinking(
             turn["content"] = [
                 block for block in turn["content"] if (name := _thinking_id(block)) is None or name in ids
             ]
-    _turn_thinking_off_where_required(body)
+    turn_thinking_off_where_required(body)
     return ThinkingUse(sent=tuple(block.id for block in sent if block.id in ids), left_out=dict(+left_out))
 
 
 def _choose_run(groups: Sequence[_Group], *, loop_from: int, is_bound: bool | None) -> None:
     """Mark the longest unbroken run of thinking that ends with the newest that fits.
 
-    A block that was left out once is not in the run that newer replies name. So it stays out.
+    A block that was left out once is not in the run that newer replies name: it stays out, the run goes on.
     """
     # How many blocks may stand before the ones that were looked at, and which one right before them.
     room = float("inf")
@@ -212,13 +212,13 @@ def _choose_run(groups: Sequence[_Group], *, loop_from: int, is_bound: bool | No
             in_loop = all(block.turn >= loop_from for block in group.blocks)
             if is_bound or (is_bound is None and not in_loop):
                 continue
-        if room < size or (is_linked and before != group.ids[-1]):
-            return
-        if prefix is None or group.fits:
-            group.is_kept = has_kept = True
-        elif has_kept:
+        if is_linked and before != group.ids[-1]:
+            continue
+        fits = prefix is None or group.fits
+        if room < size or (has_kept and not fits):
             # A gap: the newer ones were made with this one before them.
             return
+        group.is_kept = has_kept = fits
         room = min(room - size, float("inf") if prefix is None else prefix.count)
         is_linked, before = prefix is not None, None if prefix is None else prefix.after
 
@@ -408,11 +408,13 @@ def _has_results(message: Mapping[str, Any]) -> bool:
     )
 
 
-def _turn_thinking_off_where_required(body: dict[str, Any]) -> None:
+def turn_thinking_off_where_required(body: dict[str, Any]) -> None:
     """In manual mode, a model refuses a tool loop whose last reply does not begin with thinking."""
     at = _loop_start(body)
     last = next((one for one in reversed(body["messages"][at:]) if one["role"] == "assistant"), None)
-    if last is None or _thinking_id(last["content"][0]) is not None:
+    # A text alone makes no loop.
+    blocks = [] if last is None else as_mappings(last["content"])
+    if not blocks or _thinking_id(blocks[0]) is not None:
         return
     for options in (body, as_mapping(body.get("additionalModelRequestFields"))):
         if as_mapping(options.get("thinking")).get("type") != "enabled":

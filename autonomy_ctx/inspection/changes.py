@@ -24,26 +24,33 @@ _ENDS = {
     EndReason.INSTRUCTIONS: "a stable section has changed, or the list of sections",
     EndReason.TOOLS: "the list of tools has changed",
     EndReason.SUPERSEDED_TEXT: "more than half of the context had been replaced by later text",
-    EndReason.LATEST: 'a section with keep="latest" is shown at another place',
+    EndReason.OLD_RESULTS: "sending old results had cost as much as a new beginning without them",
+    EndReason.LATEST: 'a section with keep="latest" has moved to another place',
     EndReason.EDIT: "a fact, a pin or a line of a section has changed, or must not be shown again",
     EndReason.DELETION: "a message was deleted",
-    EndReason.BY_HAND: "it was ended by hand",
-    EndReason.NOT_RECORDED: "the request before is not recorded",
+    EndReason.BY_HAND: "the application ended the epoch",
+    EndReason.NOT_RECORDED: "the previous request is not recorded",
 }
 # What costs less, where that is the application's choice.
 _ADVICE = {
     EndReason.INSTRUCTIONS: "Give a section that changes the kind slow or volatile: then its change is "
     "appended, and the rest is read from the cache. A client should leave dates out of its instructions.",
     EndReason.LATEST: 'With keep="all", the new text is appended, and the rest is read from the cache.',
-    EndReason.HISTORY_SECTION: "A summarized history only grows between two summaries; one that drops "
-    "its oldest messages, or changes them, is read anew each time.",
+    EndReason.HISTORY_SECTION: "A summarized history only grows between two summaries; a history "
+    "that drops or changes its oldest messages misses the cache each time.",
 }
 # What a sentence quotes of a fact or of a failure.
 _QUOTED_CHARACTERS = 120
 # So many facts are named one by one.
 _NAMED_FACTS = 5
 _MAX_RANGES = 3
-_OMITTED_NOUNS = {"facts": "fact", "pins": "pinned message", "profile": "line of the profile"}
+_OMITTED_NOUNS = {
+    "facts": "fact",
+    "pins": "pinned message",
+    "profile": "line of the profile",
+    "results": "old result",
+    "images": "old image",
+}
 
 
 def describe_changes(before: ComposedContext, after: ComposedContext) -> list[str]:
@@ -104,16 +111,16 @@ def _summary_changes(before: Sequence[Segment], after: Sequence[Segment]) -> Ite
         inside = [one for one in before if segment.first <= one.first and one.last <= segment.last]
         if same is not None:
             if same.provisional and not segment.provisional:
-                yield f"a summary took the place of the digest of messages {covered}"
+                yield f"a summary replaced the digest of messages {covered}"
             elif same.text != segment.text:
-                yield f"the summary of messages {covered} was written again"
+                yield f"the summary of messages {covered} was rewritten"
         elif any(one.provisional for one in inside) and not segment.provisional:
             digests = "a digest" if len(inside) == 1 else f"{len(inside)} digests"
-            yield f"a summary of messages {covered} took the place of {digests}"
+            yield f"a summary of messages {covered} replaced {digests}"
         elif len(inside) > 1:
             yield f"{len(inside)} segments of the summary were merged into one (messages {covered})"
         elif segment.provisional and segment.first > max((one.last for one in before), default=0):
-            yield f"a digest stands in for messages {covered} until a model has summarized them"
+            yield f"messages {covered} are shown as a digest until a model has summarized them"
         else:
             grown.append(segment)
     if grown:
@@ -123,7 +130,7 @@ def _summary_changes(before: Sequence[Segment], after: Sequence[Segment]) -> Ite
     reach = max((one.last for one in after), default=0)
     lost = [one for one in before if one.first > reach]
     if lost:
-        yield f"the summary of messages {range_of(lost[0].first, lost[-1].last)} was taken back"
+        yield f"the summary of messages {range_of(lost[0].first, lost[-1].last)} was undone"
 
 
 def _message_changes(before: ComposedContext, after: ComposedContext) -> Iterator[str]:
@@ -187,12 +194,12 @@ def _text_changes(before: ComposedContext, after: ComposedContext) -> Iterator[s
             yield f"section {section.name} {_text_change(old, section, was, now)}"
     for section in before.sections:
         if after.section(section.name) is None:
-            yield f"section {section.name} is gone"
+            yield f"section {section.name} was removed"
 
 
 def _text_change(old: SectionReport, new: SectionReport, was: list[str] | None, now: list[str] | None) -> str:
     if was and now and now[: len(was)] == was:
-        return f"appended what it says now ({count_of(new.tokens - old.tokens, 'token')})"
+        return f"appended its new text ({count_of(new.tokens - old.tokens, 'token')})"
     if was and now:
         return f"changed its text ({old.tokens:,} to {count_of(new.tokens, 'token')})"
     return f"has text now{_size(new)}" if now else "has no text now"

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autonomy_ctx.agents.cost_limit import summary_cost
-from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
-from autonomy_ctx.compaction.job import DOUBTFUL_MARK
+from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
+from autonomy_ctx.compaction.writer import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, read_forward, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds, make_report
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd, MessageMark, OutlineReader
+from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
 from autonomy_ctx.messages.fact import Fact, FactKind, FactSource, FactState
-from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.template.composed import WindowBounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +134,10 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     _, oldest = await read_forward(memory, scope, conversation, 0, 1)
     segments = tuple(report_segment(segment) for segment in state.segments)
     bounds = await read_bounds(memory, key)
-    outline = await read_outline(memory, key)
+    outline = await memory.store.outline(key, ())
     turns = await list_turns(memory, scope, conversation)
     return ConversationReport(
-        agent=memory.agent,
-        scope=scope,
-        conversation=conversation,
+        **key._asdict(),
         messages=state.head.count,
         head=state.head.position,
         generation=state.head.generation,
@@ -170,23 +168,8 @@ def _sum_costs(parts: Sequence[TurnInfo | SegmentReport]) -> float | None:
 
 async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[FactReport, ...]:
     """All stored facts, also old ones, with what each replaced and what ended it."""
-    outline = await read_outline(memory, make_key(memory.agent, scope, conversation))
+    outline = await memory.store.outline(make_key(memory.agent, scope, conversation), ())
     return await report_facts(memory, scope, conversation, outline)
-
-
-async def read_outline(
-    memory: Memory, key: Key, ranges: Sequence[tuple[int, int]] = ()
-) -> ConversationOutline:
-    """Read how a conversation came to be; of a store without outlines, the first message of each range."""
-    if isinstance(memory.store, OutlineReader):
-        return await memory.store.outline(key, ranges)
-    marks = []
-    for first, last in ranges:
-        window = await memory.read(key.scope, key.conversation, after=first - 1, before=last + 1)
-        said = [entry for entry in window.entries if entry.message.role is ChatRole.USER] or window.entries
-        for position, message in said[:1]:
-            marks.append(MessageMark(position, message.created_at, message.role is ChatRole.USER))
-    return ConversationOutline(marks=tuple(marks))
 
 
 async def report_facts(

@@ -11,6 +11,7 @@ from autonomy_ctx.inspection.changes import describe_changes, fingerprint
 from autonomy_ctx.inspection.report import Report
 from autonomy_ctx.inspection.turn import StepContext, read_turn_steps
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import make_key
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.template.composed import ComposedContext
@@ -76,19 +77,20 @@ async def diff_turns(
     memory: Memory,
     scope: str,
     conversation: str,
-    before: str,
-    after: str | None = None,
+    before: str | int,
+    after: str | int | None = None,
     *,
     step_before: int | None = None,
     step_after: int | None = None,
 ) -> TurnDiff:
-    """Compare the contexts of two turns; by default of their last steps, and with the newest turn."""
+    """Compare the contexts of two turns; by default of their last steps, and with the newest turn.
+
+    A turn is given by its number or its id.
+    """
     old, new = await read_turn_steps(memory, scope, conversation, (before, step_before), (after, step_after))
     shared = new.context.shared_prefix(old.context)
     return TurnDiff(
-        agent=memory.agent,
-        scope=scope,
-        conversation=conversation,
+        **make_key(memory.agent, scope, conversation)._asdict(),
         before=old.turn.id,
         after=new.turn.id,
         step_before=old.step,
@@ -150,6 +152,13 @@ class _ContextMessage:
     def role(self) -> str:
         return "summary" if isinstance(self.message, Summary) else self.message.role.value
 
+    @property
+    def keys(self) -> tuple[object, object, object]:
+        """Keys that pair it with another: its position in the log, else its text, else its role in order."""
+        if self.position is not None:
+            return (self.section, self.position), None, None
+        return None, (self.section, self.fingerprint), (self.section, self.role)
+
 
 def _places(context: ComposedContext) -> list[_ContextMessage]:
     return [
@@ -192,29 +201,17 @@ def _pair(old: Sequence[_ContextMessage], new: Sequence[_ContextMessage]) -> dic
     their order: a section changed its text.
     """
     pairs: dict[int, int] = {}
-    for key in (_position_key, _text_key, _order_key):
+    for at in range(3):
         candidates: dict[object, list[_ContextMessage]] = defaultdict(list)
         taken = set(pairs.values())
         for place in old:
             if place.index not in taken:
-                candidates[key(place)].append(place)
+                candidates[place.keys[at]].append(place)
         for place in new:
-            wanted = key(place)
+            wanted = place.keys[at]
             if wanted is not None and place.index not in pairs and candidates[wanted]:
                 pairs[place.index] = candidates[wanted].pop(0).index
     return pairs
-
-
-def _position_key(place: _ContextMessage) -> object:
-    return None if place.position is None else (place.section, place.position)
-
-
-def _text_key(place: _ContextMessage) -> object:
-    return None if place.position is not None else (place.section, place.fingerprint)
-
-
-def _order_key(place: _ContextMessage) -> object:
-    return None if place.position is not None else (place.section, place.role)
 
 
 def _diff(old: _ContextMessage | None, new: _ContextMessage | None) -> MessageDiff:

@@ -18,19 +18,16 @@ from autonomy_ctx.inspection.conversation import (
     FactReport,
     SummaryWork,
     read_bounds,
-    read_outline,
     report_facts,
     report_work,
 )
 from autonomy_ctx.inspection.report import Report, from_seconds, make_report
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import MessageMark, OutlineReader, SegmentVersion
+from autonomy_ctx.memory.outline import MessageMark, SegmentVersion
 from autonomy_ctx.memory.store import MAX_POSITION, make_key
 from autonomy_ctx.validation import check_int
 
 MAX_POINTS = 2_000
-# Of a store that gives no outlines, so many messages are read at most.
-_FEW_POINTS = 50
 # In each part of the log, a message of the user is looked for among so many.
 _LOOKAHEAD = 64
 # More segments and facts than this, those that hold now first, are left out.
@@ -115,11 +112,10 @@ async def inspect_timeline(
     if not state.head.count:
         raise UnknownConversation(conversation)
     start, end = first or 1, min(last or state.head.position, state.head.position)
-    has_outlines = isinstance(memory.store, OutlineReader)
-    bucket = max(-(-(end - start + 1) // (points if has_outlines else min(points, _FEW_POINTS))), 1)
+    bucket = max(-(-(end - start + 1) // points), 1)
     ranges = [(at, min(at + min(bucket, _LOOKAHEAD) - 1, end)) for at in range(start, end + 1, bucket)]
-    outline = await read_outline(memory, key, ranges)
-    versions = outline.segments or tuple(SegmentVersion(one, None) for one in state.segments)
+    outline = await memory.store.outline(key, ranges)
+    versions = outline.segments
     # A part of the log that was looked at whole and has no message of the user has no turn.
     marks = [mark for mark in outline.marks if mark.is_user or bucket > _LOOKAHEAD]
     segments = [one for one in _segments(versions) if one.last >= start and one.first <= end]
@@ -132,9 +128,7 @@ async def inspect_timeline(
     shown_facts = sorted(facts, key=lambda one: (one.state != "holds", -one.position))[:MAX_RANGES]
     bounds = await read_bounds(memory, key)
     return Timeline(
-        agent=memory.agent,
-        scope=scope,
-        conversation=conversation,
+        **key._asdict(),
         head=state.head.position,
         count=state.head.count,
         first=start,

@@ -1,16 +1,25 @@
 """Reports of a past turn: sections and messages, cached tokens, cost, and what changed.
 
-It reads the records of agents (see `agents/explain.py`), without a running agent.
+It reads the records of agents (see `agents/explain.py`), without a running agent. Full contexts are kept of
+the newest turns, figures of every turn (`memory/turn_figures.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, TurnRecord, parse_turn
+from autonomy_ctx.agents.explain import (
+    NOT_KEPT,
+    RECORD_KIND,
+    StepRecord,
+    TurnRecord,
+    parse_turn,
+    read_turn_id,
+)
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.formats.base import CacheMiss, Usage
 from autonomy_ctx.formats.model_table import Price
@@ -19,7 +28,9 @@ from autonomy_ctx.inspection.message import MessageReport, message_fields
 from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import position_ranges
-from autonomy_ctx.memory.store import Key, Record, make_key
+from autonomy_ctx.memory.store import MAX_POSITION, Key, Record, make_key
+from autonomy_ctx.memory.turn_figures import USAGE_FIELDS, TurnFigures, read_page
+from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
@@ -27,6 +38,7 @@ from autonomy_ctx.template.composed import (
     BudgetReport,
     ComposedContext,
     Cut,
+    Definitions,
     SectionReport,
     decode_section,
 )
@@ -53,15 +65,23 @@ class SectionTokens(Report):
 class TurnInfo(Report):
     """A turn in a list: `position` and `text` are those of the user's message that began it.
 
-    `tokens`, `sections` and `epoch` are those of the last step; `usage` is the sum of all steps, None when it
-    is not known. `end_reasons` are those of the epochs that ended in its steps.
+    `number` is that of the turn in its conversation; None in records of 0.2. `tokens`, `sections` and `epoch`
+    are those of the last step; so are `request_tokens`, which include the tools, and `shared_tokens`, the
+    prefix shared with the previous context. `usage` is the sum of all steps, None when it is not known.
+    `end_reasons` are those of the epochs that ended in its steps. `seconds` is the time from the user's
+    message to the end. `has_context` is false if the full context is no longer kept. `has_failed` is true if
+    the turn of an agent ended with an error or was cancelled; records of 0.2 do not say it.
     """
 
+    number: int | None
     id: str
     at: datetime
+    seconds: float | None
     steps: int
     model: str | None
     tokens: int
+    request_tokens: int | None
+    shared_tokens: int
     sections: tuple[SectionTokens, ...]
     usage: Usage | None
     cost: float | None
@@ -69,11 +89,13 @@ class TurnInfo(Report):
     end_reasons: tuple[EndReason, ...]
     position: int | None
     text: str
+    has_context: bool
+    has_failed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSection(Report):
-    """The part of one section, and by how much its tokens changed since the turn before."""
+    """The part of one section, and by how much its tokens changed since the previous turn."""
 
     name: str
     kind: SectionKind
@@ -93,7 +115,7 @@ class TurnSection(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnMessage(MessageReport):
-    """A message as the model saw it. `cached_tokens` is its part in the prefix of the context before.
+    """A message as the model saw it. `cached_tokens` is its part in the prefix of the previous context.
 
     `is_appended` is true for a text that its section said later in the epoch: it stands where it was said.
     """
@@ -136,17 +158,20 @@ class TurnThinking(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnReport(Report):
-    """The context of a step: its messages, their origins, and what changed since the turn before.
+    """The context of a step: its messages, their origins, and what changed since the previous turn.
 
-    `tokens` is our own count of the messages: `cached_tokens` are in the prefix shared with the context
-    before, `new_tokens` are not. `usage` is what the provider reported. `epoch` is None in records of 0.2;
-    `end_reason` says why this step does not begin with the one before, and `advice` what would cost less.
-    `cache_miss` is what the provider says of its cache, if it was asked.
+    `tokens` is our own count of the messages: `cached_tokens` are in the prefix shared with the previous
+    context, `new_tokens` are not. `request_tokens` are those of the `sections` and of the `definitions`,
+    which are the tools and the schema of the answer; None and empty where these are not known, as in most
+    records of 0.2. `usage` is what the provider reported. `epoch` is None in records of 0.2; `end_reason`
+    says why this step does not begin with the previous one, and `advice` what would cost less. `cache_miss`
+    is what the provider says of its cache, if it was asked.
     """
 
     agent: str
     scope: str
     conversation: str
+    number: int | None
     id: str
     at: datetime
     position: int | None
@@ -158,6 +183,7 @@ class TurnReport(Report):
     advice: str | None
     tokens: int
     tool_tokens: int | None
+    request_tokens: int | None
     cached_tokens: int
     new_tokens: int
     cached_messages: int
@@ -171,6 +197,7 @@ class TurnReport(Report):
     floor: int | None
     ceiling: int | None
     sections: tuple[TurnSection, ...]
+    definitions: tuple[Definitions, ...]
     messages: tuple[TurnMessage, ...]
     previous: str | None
     next: str | None
@@ -182,84 +209,100 @@ class StepContext(NamedTuple):
 
     turn: TurnRecord
     step: int
-    record: StepRecord
     context: ComposedContext
 
 
 async def list_turns(
-    memory: Memory, scope: str, conversation: str, *, limit: int = MAX_TURNS
+    memory: Memory, scope: str, conversation: str, *, limit: int = MAX_TURNS, before: int | None = None
 ) -> tuple[TurnInfo, ...]:
-    """The newest recorded turns, oldest first. By default agents keep 20 for each conversation."""
+    """A page of the turns of a conversation, oldest first: the newest ones, or those before a number.
+
+    Turns that were recorded by 0.2 have no number; they stand before the first turn with one.
+    """
     check_int("limit", limit)
+    check_int("before", before, most=MAX_POSITION, optional=True)
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
-    turns = [parse_turn(record) for record in await _read_records(memory, key, limit=limit)]
-    return tuple([await _turn_info(memory, key, turn) for turn in turns])
+    figures = await read_page(memory.store, key, before=before, limit=limit)
+    contexts = {
+        record.name: record for record in await _read_records(memory, key, limit=max(limit, MAX_TURNS))
+    }
+    unnumbered = [turn for turn in map(parse_turn, contexts.values()) if turn.number is None]
+    place = memory, key
+    numbered = [await _figures_info(*place, at, one, contexts) for at, one in figures if one.steps]
+    first = figures[0][1].number if figures else before or 1
+    older = unnumbered if first == 1 else []
+    return tuple([*[await _turn_info(*place, turn) for turn in older], *numbered][-limit:])
 
 
 async def inspect_turn(
-    memory: Memory, scope: str, conversation: str, turn: str | None = None, *, step: int | None = None
+    memory: Memory, scope: str, conversation: str, turn: str | int | None = None, *, step: int | None = None
 ) -> TurnReport:
     """The context of a turn; by default of the last step of the newest turn.
 
-    Raises `UnknownTurn` if there is no record, and `UnknownConversation` if there are no messages.
+    `turn` is its number in the conversation, or its id. Raises `UnknownTurn` if its full context is not kept
+    (`list_turns` still has its figures), and `UnknownConversation` if there are no messages.
     """
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
     # The newest one needs only itself and the one before.
     records = await _read_records(memory, key, limit=2 if turn is None else None)
-    at = find_turn(records, turn)
+    at = await find_turn(memory, key, records, turn)
     shown = await read_step(memory, key, parse_turn(records[at]), step)
-    before = await _read_last_step(memory, key, records[at - 1]) if at else None
+    before: ComposedContext | None = None
+    if at:
+        with suppress(UnknownTurn):
+            before = (await read_step(memory, key, parse_turn(records[at - 1]), None)).context
     following = records[at + 1].name if at + 1 < len(records) else None
     return _report(key, shown, before, previous=records[at - 1].name if at else None, following=following)
 
 
 async def read_turn_steps(
-    memory: Memory, scope: str, conversation: str, *turns: tuple[str | None, int | None]
+    memory: Memory, scope: str, conversation: str, *turns: tuple[str | int | None, int | None]
 ) -> list[StepContext]:
-    """Steps of turns, each given by the id of its turn and its number; None is the newest and the last."""
+    """Steps of turns, each given by the name of its turn and its number; None is the newest and the last."""
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
     records = await _read_records(memory, key, limit=None)
     return [
-        await read_step(memory, key, parse_turn(records[find_turn(records, turn)]), step)
+        await read_step(memory, key, parse_turn(records[await find_turn(memory, key, records, turn)]), step)
         for turn, step in turns
     ]
 
 
-def find_turn(records: Sequence[Record], turn: str | None) -> int:
-    """The index of a turn's record; None means the newest turn."""
+async def find_turn(memory: Memory, key: Key, records: Sequence[Record], turn: str | int | None) -> int:
+    """The index of a turn's record, by its id or its number; None means the newest turn.
+
+    A text that is no id but a number names the turn with this number.
+    """
     names = [record.name for record in records]
     if turn is None and names:
         return len(names) - 1
     if turn in names:
         return names.index(turn)
-    known = (
-        ", ".join(map(repr, names[-5:])) or "none; only turns of agents are recorded, not appended messages"
-    )
-    raise UnknownTurn(turn=turn, step=None, problem=f"there is no record of it; recorded turns: {known}")
+    number = read_number(turn)
+    if number is None:
+        known = ", ".join(map(repr, names[-5:])) or "none; only agents record turns"
+        raise UnknownTurn(turn=turn, step=None, problem=f"there is no record of it; recorded turns: {known}")
+    name = await read_turn_id(memory, key, number)
+    if name not in names:
+        raise UnknownTurn(turn=number, step=None, problem=NOT_KEPT)
+    return names.index(name)
+
+
+def read_number(turn: str | int | None) -> int | None:
+    """The number that a turn was given as; None for an id."""
+    if isinstance(turn, str):
+        return int(turn) if turn.isdecimal() and turn.isascii() and len(turn) < 16 else None
+    check_int("turn", turn, most=MAX_POSITION, optional=True)
+    return turn
 
 
 async def read_step(memory: Memory, key: Key, turn: TurnRecord, step: int | None) -> StepContext:
     """A step of a turn; None means the last step."""
-    steps = len(turn.steps)
     check_int("step", step, optional=True)
-    if step is not None and step > steps:
-        raise UnknownTurn(turn=turn.id, step=step, problem=f"the turn has steps 1 to {steps}")
-    number = step or steps
-    record = turn.steps[number - 1]
-    context = await record.read_context(key, memory)
-    if context is None:
-        raise UnknownTurn(turn=turn.id, step=step, problem="messages that it showed have been deleted")
-    return StepContext(turn, number, record, context)
-
-
-async def _read_last_step(memory: Memory, key: Key, record: Record) -> StepContext | None:
-    try:
-        return await read_step(memory, key, parse_turn(record), None)
-    except UnknownTurn:
-        return None
+    context = await turn.read_context(key, memory, step, asked=turn.id)
+    return StepContext(turn, step or len(turn.steps), context)
 
 
 async def _read_records(memory: Memory, key: Key, *, limit: int | None) -> list[Record]:
@@ -287,74 +330,116 @@ def turn_cost(turn: TurnRecord) -> float | None:
     return sum(known) if known and len(known) == len(costs) else None
 
 
-async def _turn_info(memory: Memory, key: Key, turn: TurnRecord) -> TurnInfo:
-    first, last = turn.steps[0], turn.steps[-1]
-    position, text = first.newest_position, ""
-    if position is not None:
-        window = await memory.read(key.scope, key.conversation, after=position - 1, before=position + 1)
-        text = shorten(window.entries[0].message.text, _TEXT_CHARACTERS) if window.entries else ""
+async def _read_said(memory: Memory, key: Key, position: int | None) -> Message | None:
+    """The user's message at a position; None if there is none, or it was deleted."""
+    if not position:
+        return None
+    window = await memory.read(key.scope, key.conversation, after=position - 1, before=position + 1)
+    return window.entries[0].message if window.entries else None
+
+
+async def _figures_info(
+    memory: Memory, key: Key, at: float, figures: TurnFigures, contexts: Mapping[str, Record | None]
+) -> TurnInfo:
+    said = await _read_said(memory, key, figures.position)
+    name = figures.id or ("" if said is None else said.id)
+    has_context = name in contexts
+    if not has_context and name and len(contexts) >= MAX_TURNS:
+        has_context = bool(await memory.store.read_records(key, RECORD_KIND, name=name))
     return TurnInfo(
+        number=figures.number,
+        id=name,
+        at=datetime.fromtimestamp(at, UTC),
+        seconds=None if figures.milliseconds is None else figures.milliseconds / 1000,
+        steps=figures.steps,
+        model=figures.model,
+        tokens=figures.tokens,
+        request_tokens=figures.request_tokens,
+        shared_tokens=figures.shared_tokens,
+        sections=tuple(
+            SectionTokens(name=name, tokens=tokens, summary_tokens=summary)
+            for name, (tokens, summary) in figures.sections.items()
+        ),
+        usage=figures.usage,
+        cost=figures.cost,
+        epoch=figures.epoch or None,
+        end_reasons=tuple(EndReason(reason) for reason in figures.end_reasons),
+        position=figures.position or None,
+        text="" if said is None else shorten(said.text, _TEXT_CHARACTERS),
+        has_context=has_context,
+        has_failed=bool(figures.failed),
+    )
+
+
+async def _turn_info(memory: Memory, key: Key, turn: TurnRecord) -> TurnInfo:
+    """A turn that has no figures: a record of 0.2."""
+    last, usage = turn.steps[-1], total_usage(turn)
+    figures = TurnFigures(
+        number=0,
         id=turn.id,
-        at=turn.at,
+        position=turn.steps[0].newest_position or 0,
         steps=len(turn.steps),
         model=last.model,
-        tokens=last.tokens,
-        sections=tuple(_section_tokens(last)),
-        usage=total_usage(turn),
+        sections=_section_tokens(last),
+        reported=[getattr(usage, name) for name in USAGE_FIELDS] if usage else (),
         cost=turn_cost(turn),
-        epoch=last.epoch,
+        epoch=last.epoch or 0,
         end_reasons=_end_reasons(turn.steps),
-        position=position,
-        text=text,
     )
+    info = await _figures_info(memory, key, turn.at.timestamp(), figures, {turn.id: None})
+    return replace(info, number=None, at=turn.at, request_tokens=None)
 
 
 def _end_reasons(steps: Sequence[StepRecord]) -> tuple[EndReason, ...]:
     return tuple(step.end_reason for step in steps if step.end_reason is not None)
 
 
-def _section_tokens(step: StepRecord) -> Iterator[SectionTokens]:
+def _section_tokens(step: StepRecord) -> dict[str, tuple[int, int]]:
     form = step.form
     messages, counts = form["messages"], form["counts"]
+    found: dict[str, tuple[int, int]] = {}
     for section in form["sections"]:
         indexes = decode_section(section).indexes
         # Messages of the log are stored as their positions; of the others, summaries have segments.
         of_summary = [at for at in indexes if isinstance(messages[at], dict) and "segments" in messages[at]]
-        yield SectionTokens(
-            name=section["name"],
-            tokens=section["tokens"],
-            summary_tokens=sum(counts[at] for at in of_summary),
-        )
+        found[section["name"]] = (section["tokens"], sum(counts[at] for at in of_summary))
+    return found
 
 
 def _report(
-    key: Key, shown: StepContext, last: StepContext | None, *, previous: str | None, following: str | None
+    key: Key,
+    shown: StepContext,
+    before: ComposedContext | None,
+    *,
+    previous: str | None,
+    following: str | None,
 ) -> TurnReport:
-    turn, number, record, context = shown
-    before = None if last is None else last.context
-    messages = tuple(_messages(context, record.head_length))
+    turn, number, context = shown
+    messages = tuple(_messages(context, turn.steps[number - 1].head_length))
     cached = sum(message.cached_tokens for message in messages)
-    usage, model, bounds = record.usage, record.model, record.bounds
+    usage, model, bounds, thinking = context.usage, context.model, context.bounds, context.thinking
     price = None if model is None else price_of(model)
     output = 0 if usage is None else usage.output_tokens
     changes = [describe_end(reason) for reason in _end_reasons(turn.steps[:number])]
     if before is not None:
         changes += describe_changes(before, context)
-    if last is not None and last.record.model not in (None, model):
-        changes.insert(0, f"the model changed from {last.record.model} to {model}")
+    if before is not None and before.model not in (None, model):
+        changes.insert(0, f"the model changed from {before.model} to {model}")
     return TurnReport(
         **key._asdict(),
+        number=turn.number,
         id=turn.id,
         at=turn.at,
         position=turn.steps[0].newest_position,
         step=number,
         steps=len(turn.steps),
         model=model,
-        epoch=record.epoch,
-        end_reason=record.end_reason,
-        advice=advise_on_end(record.end_reason),
+        epoch=context.epoch or None,
+        end_reason=context.end_reason,
+        advice=advise_on_end(context.end_reason),
         tokens=context.tokens,
-        tool_tokens=None if context.budget is None else context.budget.tools,
+        tool_tokens=context.tool_tokens,
+        request_tokens=None if context.definitions is None else context.request_tokens,
         cached_tokens=cached,
         new_tokens=context.tokens - cached,
         cached_messages=sum(message.is_cached for message in messages),
@@ -362,13 +447,13 @@ def _report(
         usage=usage,
         turn_usage=total_usage(turn),
         thinking=TurnThinking(
-            sent=len(record.thinking.sent),
-            left_out=sum(record.thinking.left_out.values()),
-            reasons=tuple(record.thinking.left_out),
-            is_refused=record.thinking.refused,
-            is_summary_refused=bool(record.thinking.refused_block),
+            sent=len(thinking.sent),
+            left_out=sum(thinking.left_out.values()),
+            reasons=tuple(thinking.left_out),
+            is_refused=thinking.refused,
+            is_summary_refused=bool(thinking.refused_block),
         ),
-        cache_miss=record.cache_miss,
+        cache_miss=context.cache_miss,
         cost=TurnCost(
             estimated=None if price is None else context.estimated_cost(price, output_tokens=output),
             reported=None if price is None or usage is None else estimate_cost(usage, price),
@@ -379,6 +464,7 @@ def _report(
         floor=None if bounds is None else bounds.floor,
         ceiling=None if bounds is None else bounds.ceiling,
         sections=tuple(_section(one, context, messages, before) for one in context.sections),
+        definitions=context.definitions or (),
         messages=messages,
         previous=previous,
         next=following,
@@ -438,13 +524,13 @@ def _source(section: SectionReport, context: ComposedContext) -> str:
         where = ", ".join(ranges) if len(ranges) <= _MAX_RANGES else range_of(min(positions), max(positions))
         told.append(f"{count_of(len(positions), 'stored message')} ({where})")
     if own:
-        told.append(f"{count_of(own, 'message')} of the section itself")
+        told.append(f"{count_of(own, 'message')} written by the section")
     return ", ".join(told)
 
 
 def _summary_source(summary: Summary) -> str:
     if not summary.segments:
-        return "standing facts"
+        return "current facts"
     covered = range_of(summary.covers_from, summary.covers_to)
-    facts = " and standing facts" if summary.facts else ""
+    facts = " and current facts" if summary.facts else ""
     return f"summary of messages {covered} ({count_of(len(summary.segments), 'segment')}{facts})"

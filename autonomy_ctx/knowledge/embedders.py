@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import InvalidModelReply
-from autonomy_ctx.formats.base import ModelReply
+from autonomy_ctx.formats.base import ModelReply, WireRequest
 from autonomy_ctx.knowledge.knowledge import replace_surrogates
 from autonomy_ctx.models.client import ClientPool, ModelClient, RequestBuilder, RetryPolicy, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, ProviderChoice, checked_url, choose_provider
@@ -95,7 +95,7 @@ class HttpEmbedder(AsyncResource):
 
     async def _embed_batch(self, texts: list[str]) -> list[list[float]]:
         body = {"model": self._model, "input": texts, "encoding_format": "float", **self._options}
-        request = self._request_builder.build_request("embeddings", body)
+        request = self._request_builder.build_request(WireRequest(path="embeddings", body=body))
         reply = await self._client.complete(request)
         vectors = reply.vectors if isinstance(reply, EmbeddingReply) else ()
         if len(vectors) != len(texts):

@@ -354,7 +354,7 @@ class TextKnowledge(SearchTool, AsyncResource):
     def _with_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             if self._connection is None:
-                raise KnowledgeError(repr(self), "is closed; make a new one to go on")
+                raise KnowledgeError(repr(self), "is closed; make a new one to continue")
             try:
                 return work(self._connection)
             except (sqlite3.Error, OSError) as error:

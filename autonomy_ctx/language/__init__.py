@@ -1,1 +1,1 @@
-"""What texts say, without a model: words, stems, sentences, dates, facts and digests."""
+"""Reading of texts without a model: words, stems, sentences, dates, facts and digests."""

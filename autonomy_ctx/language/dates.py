@@ -26,7 +26,7 @@ NUMBER_MARK = "#"
 # The meaning of a phrase that only looks like a date.
 NO_DATE = "none"
 _FIGURES = lazy_pattern(r"(?<![\d.])\d{1,4}(?:-\d{1,2}-|/\d{1,2}/|\.\d{1,2}\.|/)\d{0,4}(?!\d)")
-_DATE_NOTE = lazy_pattern(r" \([^()\n]{1,60}\d{4}\)")
+_DATE_NOTE = lazy_pattern(rf" \((?:[^()\n]{{0,60}}(?:{'|'.join(MONTHS)}) )?\d{{1,4}}\)")
 _SENTENCE_END = lazy_pattern(r"[.!?;\n。\uff01\uff1f]")
 _DAYS_PER_WEEK = 7
 

@@ -21,6 +21,7 @@ from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.name_index import key_names_of
 from autonomy_ctx.language.sentences import (
+    MAX_LANGUAGE_SAMPLE,
     QUESTION_MARKS,
     find_meanings,
     has_heading,
@@ -34,7 +35,7 @@ from autonomy_ctx.language.tables import DEFAULT_LANGUAGE, Language, find_langua
 from autonomy_ctx.language.words import Words, split_words
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText
 from autonomy_ctx.messages.message import ChatRole, Message, ToolCall
-from autonomy_ctx.messages.text_cache import TextCache
+from autonomy_ctx.messages.text_cache import word_cache
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import short_name, speaker_label, tool_names_by_call, visible_text
 
@@ -129,9 +130,6 @@ class Quotation:
         return f"- {self.label}{note}: " if self.label else "- "
 
 
-_read_texts: TextCache[Sequence[Quotation]] = TextCache(2048)
-
-
 def digest(
     messages: Sequence[Message], *, tokens: int, counter: TokenCounter, max_characters: int | None = None
 ) -> str:
@@ -189,7 +187,7 @@ def digest_texts(
             return whole
     lines: list[Quotation] = []
     for text in texts:
-        for line in _read_ends(str.splitlines, text, MAX_END_LENGTH):
+        for line in _read_ends(str.splitlines, _text_ends(text, MAX_END_LENGTH)):
             pause()
             lines += _read_line(line, len(lines))
     lines = _settle_replies(lines)
@@ -230,20 +228,18 @@ def _read_message(message: Message, names: dict[str, str], group: int, ends: int
     return lines or [Quotation(who, _clean(text) or NO_TEXT_PLACEHOLDER, Kind.OTHER, group, 0)]
 
 
-def _read_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quotation]:
+def _read_text(text: str, role: ChatRole, who: str, ends: int, *, once: bool = True) -> Sequence[Quotation]:
     """The sentences of a text, which are read once; of a long one those at its two ends."""
-    if min(len(text), 2 * ends) > MAX_CACHED_LENGTH:
-        return _weigh_text(text, role, who, ends)
-    # Of a short text all is read, however much of a long one would be.
-    key = (text, role, who) if len(text) <= 2 * ends else (text[:ends], text[-ends:], role, who)
-    return _read_texts.get_or_make(key, lambda: _weigh_text(text, role, who, ends))
+    weigh = _weigh_once if once and min(len(text), 2 * ends) <= MAX_CACHED_LENGTH else _weigh_ends
+    return weigh(_text_ends(text, ends), text[:MAX_LANGUAGE_SAMPLE], role, who)
 
 
-def _weigh_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quotation]:
+def _weigh_ends(said_in: tuple[str, ...], sample: str, role: ChatRole, who: str) -> Sequence[Quotation]:
+    """The sentences of a text or of its two ends; its languages are those of a sample."""
     is_output = role is ChatRole.TOOL
-    languages = text_languages(text)
+    languages = text_languages(sample)
     divide = partial(split_output if is_output else split_prose, languages=languages)
-    pieces = enumerate(_read_ends(divide, text, ends))
+    pieces = enumerate(_read_ends(divide, said_in))
     # The numbers of a list and the marks between paragraphs are no sentences.
     said = [(at, piece, one) for at, piece in pieces if len(one := _clean(piece)) > 2 or one.isalnum()]
     shapes = [_shape(one, languages) if is_output else None for _, _, one in said]
@@ -267,15 +263,22 @@ def _weigh_text(text: str, role: ChatRole, who: str, ends: int) -> Sequence[Quot
     return lines
 
 
-def _read_ends(divide: Callable[[str], Iterable[str]], text: str, ends: int) -> Iterator[str]:
-    """The pieces of a text; of a long one those at its two ends, without the two that were cut."""
-    if len(text) <= 2 * ends:
-        yield from divide(text)
-        return
-    yield from list(divide(text[:ends]))[:-1]
-    # Not neighbours: something that says nothing stands between them.
-    yield ""
-    yield from list(divide(text[-ends:]))[1:]
+_weigh_once = word_cache(2048)(_weigh_ends)
+
+
+def _text_ends(text: str, ends: int) -> tuple[str, ...]:
+    """The beginning and the end of a long text; a short one is whole."""
+    return (text,) if len(text) <= 2 * ends else (text[:ends], text[-ends:])
+
+
+def _read_ends(divide: Callable[[str], Iterable[str]], said_in: Sequence[str]) -> Iterator[str]:
+    """The pieces of a text, or those at its two ends, without the two that were cut."""
+    first, *last = said_in
+    yield from list(divide(first))[: -1 if last else None]
+    for end in last:
+        # Not neighbours: something that says nothing stands between them.
+        yield ""
+        yield from list(divide(end))[1:]
 
 
 def _weigh(
@@ -416,13 +419,14 @@ def _read_line(line: str, group: int) -> list[Quotation]:
     """The sentences of a line of a digest, or of a text that a model wrote."""
     match = _QUOTED_LINE.match(line)
     if match is None:
-        said = _weigh_text(line, ChatRole.ASSISTANT, NO_LABEL, MAX_END_LENGTH)
+        said = _read_text(line, ChatRole.ASSISTANT, NO_LABEL, MAX_END_LENGTH, once=False)
         return [replace(one, group=group, kind=min(one.kind, Kind.VALUE)) for one in said]
     if match["caller"]:
         return [_read_call(line[2:], match["name"], group, 0)]
     label, note = match["label"], _COUNT_NOTE.search(match["label"])
     label = label[: note.start()] if note else label
-    said = _weigh_text(line[match.end() :], ChatRole(label.split()[0].lower()), label, MAX_END_LENGTH)
+    role = ChatRole(label.split()[0].lower())
+    said = _read_text(line[match.end() :], role, label, MAX_END_LENGTH, once=False)
     lines = [replace(one, group=group) for one in said]
     for one in lines if note else ():
         one.alike, one.kind = int(note[1]) if note else 1, Kind.LISTED

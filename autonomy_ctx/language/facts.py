@@ -24,8 +24,8 @@ from autonomy_ctx.language.statement import (
     read_languages,
     read_statement,
 )
-from autonomy_ctx.language.tables import load_language
-from autonomy_ctx.language.words import split_words
+from autonomy_ctx.language.tables import find_languages, load_language
+from autonomy_ctx.language.words import split_words, text_ends
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.fact import (
     MAX_FACT_CHARACTERS,
@@ -52,6 +52,10 @@ MIN_CONTENT = 2  # words that say what a statement is about; one is enough in a 
 MIN_WORDS = 4
 MAX_POINTING_CONTENT = 3  # such words beside an "it" or "that" which points to another sentence
 MIN_SHARED = 0.5  # of the words of an open item or of its report, whichever has fewer
+# Of a message, to tell whether it states a rule: at each end, and of a sentence.
+MAX_RULE_END, MAX_RULE_SENTENCE = 1_000, 600
+# Without one of these no sentence is a rule or a preference.
+_RULE_CUES = frozenset(("preference", "rule", "habit", "ban", "ban_if_firm", "must"))
 # Whoever says one of these states nothing that holds.
 _BLOCKERS = ("report", "doubt", "other", "past")
 # An order, if the assistant takes note of it.
@@ -131,8 +135,8 @@ class _Finder:
     def read_user(self, spoken: Utterance, asked: Utterance | None) -> Generator[int, None, None]:
         """Read what a user states, after what the message answers."""
         sentences = _read_sentences(spoken[1])
-        self._languages = read_languages(" ".join(one.text for one in sentences), self._languages)
         self._own = " ".join(one.text for one in sentences)
+        self._languages = read_languages(self._own, self._languages)
         self._said, self._asked = [], asked if asked and asked[1].role is ChatRole.ASSISTANT else None
         self._noted, heading = [], None
         first = len(self.changes)
@@ -382,10 +386,10 @@ class _Finder:
     def _add(
         self, spoken: Utterance, kind: FactKind, statement: Statement, note: str = "", old: Fact | None = None
     ) -> bool:
-        text, content = self._quote(spoken[1], kind, statement), statement.content
-        is_whole = not _is_bare(statement, kind) or self._join(spoken[1], statement, kind) is not None
+        joined, content = self._join(spoken[1], statement, kind), statement.content
+        text = self._quote(spoken[1], kind, joined.text if joined else statement.text[statement.start :])
         # What it replaces says what it is about.
-        if not note and not is_whole and old is None:
+        if not note and joined is None and old is None and _is_bare(statement, kind):
             note = self._asked_note(statement)
             text = text if note else ""
         for known in self._newest(kind) if kind != "value" and old is None else ():
@@ -393,7 +397,7 @@ class _Finder:
             if content and len(content & other) >= 0.8 * len(content | other):
                 return False
         text += note if text else ""
-        for known in self._known if old is None and text else ():
+        for known in self._known if old is None and 0 < len(text) <= MAX_FACT_CHARACTERS else ():
             if known.position == spoken[0] and known.id.startswith("+") and known.text in text:
                 # The sentence before, which it goes on from.
                 self._extend(known, text)
@@ -401,6 +405,7 @@ class _Finder:
         return self._store(spoken, kind, text, old)
 
     def _extend(self, known: Fact, text: str) -> None:
+        """Give a fact that was found in this call a longer text."""
         index = int(known.id.removeprefix("+"))
         self._forget(known)
         self.changes[index] = replace(self.changes[index], text=text)
@@ -434,11 +439,8 @@ class _Finder:
             self._known.remove(fact)
             self._texts.discard(_normalize(fact.text))
 
-    def _quote(self, message: Message, kind: FactKind, statement: Statement) -> str:
-        """A statement as a fact: without what leads to it and its full stop, with its dates resolved."""
-        text = statement.text[statement.start :]
-        if joined := self._join(message, statement, kind):
-            text = joined.text
+    def _quote(self, message: Message, kind: FactKind, text: str) -> str:
+        """A statement as a fact: without its full stop, with its dates resolved."""
         text = _strip_end(text)
         if kind in ("rule", "preference") and has_weekday(text):
             return text
@@ -508,6 +510,30 @@ def _forbids(one: Statement, part: range) -> bool:
     """Tell whether a part that begins like a ban is one: "only cash", not "only 3 days" or "no, it is"."""
     is_told = one.has_in(part[:5], "is", "done") or any(one.words.folded[at].isdigit() for at in part[1:2])
     return not is_told and len(one.content_of(part)) > 0
+
+
+def states_rule(text: str) -> bool:
+    """Tell whether a user's message has a rule or a preference, also inside a question.
+
+    It is only found again, not quoted: "I prefer trains, can you book one?" counts, too.
+    """
+    text = text_ends(text, MAX_RULE_END)
+    words = split_words(text)
+    languages = find_languages(words.folded, text)
+    tables = [load_language(code).phrases["facts"] for code in languages]
+    found = {name.removeprefix("^") for table in tables for one in table.find(words) for name in one.meanings}
+    if _RULE_CUES.isdisjoint(found):
+        return False
+    for sentence in split_sentences(text):
+        if len(sentence.text) > MAX_RULE_SENTENCE:
+            continue
+        statement = read_statement(sentence.text, languages)
+        if not sentence.is_question and find_kind(statement) == "rule":
+            return True
+        part = statement.part_of("preference")
+        if part and not statement.has_in(part, *_BLOCKERS):
+            return True
+    return False
 
 
 def _read_sentences(message: Message) -> list[Sentence]:

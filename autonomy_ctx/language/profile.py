@@ -1,4 +1,4 @@
-"""What a user says of themselves or of all conversations, found without a model. Pure.
+"""Statements of users about themselves or about all conversations, found without a model. Pure.
 
 A wrong entry in a profile is worse than a missing one. So a statement counts only when it is a sentence of
 its own that begins with what it is about ("I am vegetarian", "my name is ..."), or that says itself that it
@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from autonomy_ctx.language.sentences import split_sentences
 from autonomy_ctx.language.statement import Statement, read_languages, read_statement
-from autonomy_ctx.language.tables import START_MARK, load_language
+from autonomy_ctx.language.tables import START_MARK, load_index, load_language
 from autonomy_ctx.language.words import split_words
 from autonomy_ctx.messages.fact import FactKind, clean_fact_text
 
 # Longer messages are texts that were pasted, longer sentences say more than one thing.
 MAX_MESSAGE_CHARACTERS, MAX_SENTENCE_CHARACTERS = 1500, 240
-LANGUAGES = ("ar", "de", "en", "es", "fr", "ja", "pt", "zh")
 # A person has one of each.
 _SINGLE = ("name", "pronouns", "home", "birthday", "job", "tongue", "email", "time_zone")
 _OTHER_MEANINGS = frozenset((*_SINGLE, "being", "limit", "everywhere", "speech", "tied", "working"))
@@ -50,7 +49,9 @@ def find_profile_statements(text: str, before: tuple[str, ...] = ()) -> list[Pro
 
 def profile_subject(text: str) -> str | None:
     """The one thing that a stored statement is about, in whichever language it is, such as a name."""
-    found = read_profile_statement(text, read_languages(text)) or read_profile_statement(text, LANGUAGES)
+    found = read_profile_statement(text, read_languages(text)) or read_profile_statement(
+        text, load_index().languages
+    )
     return found.subject if found else None
 
 

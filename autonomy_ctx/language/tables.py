@@ -7,7 +7,7 @@ is known: the words and letters that tell languages apart, the endings of each, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -124,11 +124,6 @@ def load_synonyms() -> dict[str, dict[str, float]]:
 def stop_words() -> frozenset[str]:
     """Words that say nothing about a subject, folded."""
     return load_index().stop_words
-
-
-def month_words() -> Set[str]:
-    """The folded names of months, of all languages."""
-    return load_index().months.keys()
 
 
 def guess_languages(words: Iterable[str], text: str) -> tuple[str, ...]:

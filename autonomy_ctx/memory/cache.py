@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from cachetools import LRUCache
 
 from autonomy_ctx.memory.encoding import approximate_length
-from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, TurnToken, Window
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Entry, Head, Key, Window
 
 
 class StoreKey(NamedTuple):
@@ -137,14 +138,14 @@ class _CachedWindow:
 
 
 class WindowCache:
-    """A log that remembers the windows it read last; bounded in number and in length.
+    """The windows of a store that were read last; bounded in number and in length.
 
     Every read first reads the messages after the cached window, together with the conversation's head: one
     indexed row if there is nothing new. After a deletion the window is read again.
     """
 
-    def __init__(self, log: Store, conversations: int = CACHED_CONVERSATIONS) -> None:
-        self._log = log
+    def __init__(self, store: Store, conversations: int = CACHED_CONVERSATIONS) -> None:
+        self._store = store
         least = MAX_CACHE_BYTES // conversations
         self._windows: ConversationCache[Key, _CachedWindow] = ConversationCache(
             MAX_CACHE_BYTES, getsizeof=lambda cached: max(cached.size, least)
@@ -154,46 +155,25 @@ class WindowCache:
         self.hits = 0
         self.misses = 0
 
-    async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
-    ) -> list[int]:
-        return await self._log.append(key, drafts, turn=turn, ends=ends)
-
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
+        """The newest `limit` entries between two positions, as `Store.read` gives them."""
         if before is not None or (limit is not None and limit > MAX_WINDOW_MESSAGES):
-            return await self._log.read(key, after=after, before=before, limit=limit)
+            return await self._store.read(key, after=after, before=before, limit=limit)
         cached = await self._refresh(key)
         if cached is not None and cached.covers(after, limit):
             self.hits += 1
         else:
             self.misses += 1
-            window = await self._log.read(key, after=after, limit=limit)
+            window = await self._store.read(key, after=after, limit=limit)
             entries, base = list(window.entries), after
             if limit is not None and len(entries) >= limit:
                 base = entries[0].position - 1 if entries else window.head.position
             size = _entry_bytes(entries)
-            cached = _CachedWindow(self._log.identity, base, window.head, entries, size)
+            cached = _CachedWindow(self._store.identity, base, window.head, entries, size)
             self._put(key, cached)
         return Window(cached.head, cached.select(after, limit))
-
-    async def head(self, key: Key) -> Head:
-        return await self._log.head(key)
-
-    async def full_text(self, key: Key, message_id: str) -> str | None:
-        return await self._log.full_text(key, message_id)
-
-    async def delete(
-        self,
-        scope: str,
-        agent: str | None = None,
-        conversation: str | None = None,
-        ids: Sequence[str] | None = None,
-    ) -> int:
-        deleted = await self._log.delete(scope, agent, conversation, ids)
-        self.forget(agent, scope, conversation)
-        return deleted
 
     def forget(self, agent: str | None, scope: str, conversation: str | None) -> None:
         """Drop the cached windows of a scope, or of one conversation in it."""
@@ -207,8 +187,8 @@ class WindowCache:
         if cached is None:
             return None
         # One round trip, whether there is something new or not.
-        new = await self._log.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
-        if cached.identity != self._log.identity:
+        new = await self._store.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
+        if cached.identity != self._store.identity:
             return None
         if new.head == cached.head:
             return cached

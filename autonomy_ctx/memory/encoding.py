@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from sys import intern
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge, StoredFormTooNew
 from autonomy_ctx.formats.any_reply import read_message
@@ -24,6 +24,7 @@ from autonomy_ctx.memory.store import (
     Head,
     Pin,
     PinSource,
+    Record,
     StoredSegment,
 )
 from autonomy_ctx.messages import wire
@@ -42,9 +43,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder().raw_decode
-
-# Position, id, time in microseconds since 1970, tokens, counter, size and body.
-StoredRow: TypeAlias = tuple[int, str, int, int, str, int, str]
 
 # The columns of a segment's row have the names of the fields.
 SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
@@ -150,11 +148,6 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
-def decode_entries(rows: Sequence[StoredRow]) -> list[Entry]:
-    """The entries of rows."""
-    return [decode_entry(*row[:5], row[6]) for row in rows]
-
-
 def read_body(body: str) -> dict[str, Any]:
     """The dict form in the body of a row, whichever version wrote it."""
     form, end = _decode(body)
@@ -229,6 +222,15 @@ def encode_text(text: str) -> str:
     except UnicodeEncodeError:
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False)
+
+
+def decode_record(number: int, name: str, at: float, body: str) -> Record:
+    """The record of a row of a database, whose body is a JSON string."""
+    try:
+        return Record(number, name, at, json.loads(body))
+    except (ValueError, TypeError):
+        # Without the cause, which might quote a user's text.
+        raise UnreadableRow(f"the record with number {number} cannot be read") from None
 
 
 def make_pin(entry: Entry, pinned_at: float | None, source: PinSource) -> Pin:

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidFact, UnknownFact
 from autonomy_ctx.memory.encoding import UnreadableRow
-from autonomy_ctx.memory.store import Key, Store, StoredSegment
+from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.messages.fact import (
     FACT_KINDS,
     MAX_FACT_CHARACTERS,
@@ -32,6 +32,9 @@ from autonomy_ctx.messages.fact import (
     normalize_fact,
 )
 from autonomy_ctx.messages.text_cache import forget_texts
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.sql.store import Store
 
 # A fact that was ended by a user who removed the one in its place.
 ENDED_BY_REMOVAL = -1
@@ -89,23 +92,6 @@ class FactIndex:
         for number, source, text in holding:
             self.add(number, source, normalize_fact(text))
 
-    @classmethod
-    def of_rows(cls, rows: Iterable[FactRow]) -> FactIndex:
-        """An index of the rows of facts that hold."""
-        return cls((row.number, row.source, row.text) for row in rows)
-
-    @property
-    def is_unambiguous(self) -> bool:
-        """Tell whether no two facts have the same text. Otherwise it is wrong after one of them has ended."""
-        return len(self._numbers) == len(self._texts)
-
-    def copy(self) -> FactIndex:
-        """An index that can be changed without changing this one."""
-        made = FactIndex()
-        made._texts, made._numbers = self._texts.copy(), self._numbers.copy()
-        made._of_users = self._of_users.copy()
-        return made
-
     def find(self, normal: str) -> int | None:
         """The number of the fact with a text."""
         return self._numbers.get(normal)
@@ -125,6 +111,13 @@ class FactIndex:
         """Drop a fact that holds no more."""
         self._numbers.pop(self._texts.pop(number), None)
         self._of_users.discard(number)
+
+
+def read_fact_index(rows: str | None) -> FactIndex:
+    """An index of the facts that hold, of a JSON list with number, source and stored text of each."""
+    return FactIndex(
+        (number, source, _decode_text(number, text)) for number, source, text in json.loads(rows or "[]")
+    )
 
 
 def replaces_fact_of_user(changes: Iterable[FactChange]) -> bool:
@@ -285,37 +278,16 @@ def fork_facts(
     return [taken[number] for number in sorted(taken)]
 
 
-class FactsInForce(NamedTuple):
-    """Facts that were read, and what they were read from."""
-
-    # A file, a conversation in it, and its generation.
-    past: tuple[object, int, int]
-    revision: int
-    facts: tuple[Fact, ...]
-    # Those that were read and held, and those that they stand for, by their marks.
-    holding: Mapping[str, Fact]
-    replaced: Mapping[str, Fact]
-    # Made by the first change.
-    fact_index: FactIndex | None = None
-
-    def changeable_index(self) -> FactIndex:
-        """An index of the facts that hold, for one transaction."""
-        if self.fact_index is not None:
-            return self.fact_index.copy()
-        holding = (fact for fact in self.facts if fact.state == "holds")
-        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
-
-    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
-        """The facts after these rows, of the next revision."""
-        return self._replace(
-            revision=self.revision + 1,
-            facts=_change_facts(self.facts, rows) if rows else self.facts,
-            fact_index=None if index is None or not index.is_unambiguous else index,
-        )
+def make_active_facts(
+    replaced: Sequence[Sequence[Any]], holding: Sequence[Sequence[Any]]
+) -> tuple[Fact, ...]:
+    """The facts of rows that hold, and before them the ones that each stands for."""
+    before = (make_fact(decode_fact_row(row), "replaced") for row in replaced)
+    return (*before, *(make_fact(decode_fact_row(row), "holds") for row in holding))
 
 
-def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
-    """The facts in force after rows that are written next."""
+def change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
+    """The active facts after rows that are written next."""
     ended = {row.target for row in rows if row.target is not None}
     new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
     if not ended:

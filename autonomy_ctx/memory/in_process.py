@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import anyio.to_thread
 
 from autonomy_ctx.errors import StoreClosed
+from autonomy_ctx.memory.sql.session import NO_LIMIT
 from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.embedded import EmbeddedStore
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -38,9 +39,6 @@ class InProcessStore(EmbeddedStore):
     def identity(self) -> object:
         return self
 
-    def written_identity(self) -> object:
-        return self
-
     async def check(self) -> None:
         self._open()
 
@@ -63,8 +61,6 @@ class InProcessStore(EmbeddedStore):
                 connection.execute("ROLLBACK")
                 problem = translate_error(error, _PATH, 0)
             else:
-                for note in transaction.when_committed:
-                    note()
                 return result
         # Raised here without its cause, because an error of SQLite may quote a user's text.
         raise problem
@@ -77,7 +73,9 @@ class InProcessStore(EmbeddedStore):
         self, script: Callable[..., Coroutine[Any, Any, T]], *given: Any, **options: Any
     ) -> T:
         # Not in a thread: what waits for the same connection would wait longer.
-        return self._read_now(lambda connection: self._snapshot(connection, script, *given, **options))
+        return self._read_now(
+            lambda connection: self._run_read_script(connection, NO_LIMIT, script, given, options)
+        )
 
     async def run_small_read(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
         return self._read_now(work)

@@ -22,20 +22,18 @@ from autonomy_ctx.formats.any_reply import read_answer
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.cache import WindowCache, forget_deleted
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.ranking import SPARE_HITS, rank_statements_first
 from autonomy_ctx.memory.registry import StoreOptions, check_store, open_store
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
     ConversationInfo,
     Draft,
     Entry,
     Head,
-    InMemory,
     Key,
-    Log,
+    RecordDraft,
     SearchHit,
-    Store,
     SummaryState,
     TurnStart,
     TurnToken,
@@ -46,6 +44,7 @@ from autonomy_ctx.memory.store import (
 )
 from autonomy_ctx.memory.summary_blocks import BLOCK_KIND
 from autonomy_ctx.memory.term_index import TermIndexes
+from autonomy_ctx.memory.turn_figures import carry_number
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.json_values import EMPTY
@@ -137,10 +136,7 @@ class Memory(AsyncResource):
         self._store: Store = store
         # The turn that this view writes, see `in_turn`.
         self._turn: TurnToken | None = None
-        # What is in this process already needs no second copy of its windows.
-        resident = isinstance(self._store, InMemory) and self._store.in_memory
-        self._window_cache = None if resident else WindowCache(self._store)
-        self._log: Log = self._window_cache or self._store
+        self._window_cache = WindowCache(store)
         self.vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
@@ -176,6 +172,7 @@ class Memory(AsyncResource):
         full_texts: Mapping[str, str] = EMPTY,
         ends_turn: bool = False,
         records: Sequence[RecordDraft] = (),
+        after: int | None = None,
     ) -> list[int]:
         """Store messages, all or none, and return their positions. When the call returns, they are stored.
 
@@ -192,7 +189,8 @@ class Memory(AsyncResource):
 
         In a turn (see `in_turn`), `TurnLost` is raised if another turn has begun. `ends_turn` releases the
         lease of the turn in the same transaction. `records` are stored with the messages, in one
-        transaction where the store supports that.
+        transaction where the store supports that. With `after`, nothing is stored, and there are no
+        positions, if the log does not end at this position.
         """
         key = make_key(self.agent, scope, conversation)
         if request is not None:
@@ -202,15 +200,11 @@ class Memory(AsyncResource):
         drafts = await self._make_drafts(messages, full_texts)
         said = await self._fire_before_append(key, drafts)
         if self._turn is not None and self._turn.key == key:
-            turn, ends = self._turn, ends_turn
+            positions = await self._store.append(key, drafts, records, turn=self._turn, ends=ends_turn)
         else:
-            turn, ends = None, False
-        if records:
-            positions = await append_with_records(self._store, key, drafts, records, turn=turn, ends=ends)
-        elif turn is not None:
-            positions = await self._store.append(key, drafts, turn=turn, ends=ends)
-        else:
-            positions = await self._store.append(key, drafts) if drafts else []
+            positions = (
+                await self._store.append(key, drafts, records, after=after) if drafts or records else []
+            )
         await self._note_appended(key, said, positions)
         return positions
 
@@ -295,14 +289,16 @@ class Memory(AsyncResource):
         """Make a conversation that shares the messages of another up to a position, and return its name.
 
         `at` is the last shared position, by default the newest. Summaries, facts and pins up to there also
-        belong to the fork. No message is copied and no model is called. Later messages, pins and summaries
-        are separate. Deleting a shared message deletes it from both.
+        belong to the fork, and its turns continue with the next number. No message is copied and no model is
+        called. Later messages, pins and summaries are separate. Deleting a shared message deletes it from
+        both.
         """
         key = make_key(self.agent, scope, conversation)
         check_int("at", at, most=MAX_POSITION, optional=True)
         name = self._new_id() if name is None else name
         check_name("name", name)
         await self._store.fork(key, at, name)
+        await carry_number(self._store, key, key._replace(conversation=name), at)
         if self.hooks:
             await fire(self.hooks, MemoryHook.AFTER_FORK, scope, conversation, name, done=True)
         return name
@@ -343,11 +339,11 @@ class Memory(AsyncResource):
     ) -> Awaitable[Window]:
         """Read a window of a key that is known to be valid, such as in a section; numbers are not checked."""
         self._metrics["reads"] += 1
-        return self._log.read(key, after=after, before=before, limit=limit)
+        return self._window_cache.read(key, after=after, before=before, limit=limit)
 
     async def head(self, scope: str, conversation: str) -> Head:
         """The state of a conversation (last position, counts), without reading its messages."""
-        return await self._log.head(make_key(self.agent, scope, conversation))
+        return await self._store.head(make_key(self.agent, scope, conversation))
 
     async def history(
         self, scope: str = "default", conversation: str = "default", *, limit: int | None = None
@@ -383,7 +379,7 @@ class Memory(AsyncResource):
     async def get_full_message(self, scope: str, conversation: str, message_id: str) -> dict[str, Any] | None:
         """The full text of a tool result that was shortened in the log; None for other messages."""
         encoding.check_id(message_id)
-        body = await self._log.full_text(make_key(self.agent, scope, conversation), message_id)
+        body = await self._store.full_text(make_key(self.agent, scope, conversation), message_id)
         if body is None:
             return None
         form: dict[str, Any] = await anyio.to_thread.run_sync(encoding.decode_whole_body, body, message_id)
@@ -398,7 +394,7 @@ class Memory(AsyncResource):
     async def search(
         self, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        """The messages of a scope, or of one conversation, that share a word with the query; best first.
+        """The messages of a scope, or of one conversation, that contain a word of the query; best first.
 
         Words are compared without case, accents and endings. Common words, such as "the", do not count. Only
         conversations with this memory's agent are searched. With an embedder, messages with a similar meaning
@@ -537,17 +533,14 @@ class Memory(AsyncResource):
     async def clear_short_term_memory(self, scope: str, conversation: str | None = None) -> None:
         """Clear the cache of messages in this process; stored messages stay."""
         check_name("scope", scope)
-        if self._window_cache is not None:
-            self._window_cache.forget(self.agent, scope, conversation)
+        self._window_cache.forget(self.agent, scope, conversation)
         self.term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:
         """Counters since this memory was made."""
-        hits, misses = (
-            (0, 0) if self._window_cache is None else (self._window_cache.hits, self._window_cache.misses)
-        )
         embedded = {} if self.vector_index is None else self.vector_index.metrics
-        return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
+        cached = {"hot_hits": self._window_cache.hits, "hot_misses": self._window_cache.misses}
+        return {**self._metrics, **cached, **embedded}
 
     async def health_check(self) -> bool:
         """Tell whether memory can be written now. It tries a write; a failure is logged."""
@@ -629,7 +622,8 @@ class Memory(AsyncResource):
     async def _delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
-        deleted = await self._log.delete(scope, agent, conversation, ids)
+        deleted = await self._store.delete(scope, agent, conversation, ids)
+        self._window_cache.forget(agent, scope, conversation)
         self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         forget_texts()
         forget_deleted(self._store, scope)

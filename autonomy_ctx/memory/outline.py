@@ -1,17 +1,13 @@
-"""The protocol of a store that describes the history of a conversation without reading its messages.
-
-It is for reports such as a timeline. It is not part of `Store`: without it, a timeline shows only the current
-state. `autonomy_ctx.testing.outline_contract.OutlineContract` tests it.
-"""
+"""The history of a conversation without its messages: for reports such as a timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS
-from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.fact import FactSource, fact_id
 
 # The columns of a segment in their order, without its text.
@@ -73,17 +69,6 @@ class ConversationOutline(NamedTuple):
 def make_fact_end(number: int, position: int, created: float, source: FactSource) -> FactEnd:
     """The end of a fact, by the columns of the row that tells it."""
     return FactEnd(fact_id(number), position, datetime.fromtimestamp(created, UTC), source)
-
-
-@runtime_checkable
-class OutlineReader(Protocol):
-    """A store that reads outlines. The cost depends on the number of ranges, not of messages."""
-
-    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        """For each range of positions, ends included, its first user message, or else its first message.
-
-        Segments are ordered by number. Ranges are ascending and do not overlap.
-        """
 
 
 def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:

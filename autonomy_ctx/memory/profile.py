@@ -19,8 +19,8 @@ from autonomy_ctx.errors import UnknownProfileEntry
 from autonomy_ctx.language.profile import profile_subject
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
-from autonomy_ctx.memory.store import MessageRef, ProfileFact, ProfileFacts, Record, Store, make_key
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import MessageRef, ProfileFact, Record, RecordDraft, make_key
 from autonomy_ctx.messages.fact import FACT_KINDS, FactKind, FactSource, clean_fact_text, normalize_fact
 
 # Its records belong to a conversation that has no messages.
@@ -97,9 +97,7 @@ class ScopeProfile:
         return found
 
     async def _read(self) -> list[ProfileEntry]:
-        learned: list[ProfileFact] = []
-        if isinstance(self._store, ProfileFacts):
-            learned = await self._store.profile_facts(self._key.agent, self._key.scope)
+        learned = await self._store.profile_facts(self._key.agent, self._key.scope)
         return merge_profile(learned, await self._store.read_records(self._key, PROFILE_KIND))
 
     async def _write(self, records: list[tuple[str, str]], removed: Sequence[str] = ()) -> None:
@@ -109,7 +107,7 @@ class ScopeProfile:
             for name, body in [*((one, _EMPTY_BODY) for one in removed), *records]
         ]
         if drafts:
-            await append_with_records(self._store, self._key, (), drafts)
+            await self._store.append(self._key, (), drafts)
 
     def _make(self, kind: FactKind, text: str) -> ProfileEntry:
         clean = clean_fact_text(check_fact_text(text))

@@ -28,6 +28,22 @@ READ_CHARACTERS = 2_000
 P = TypeVar("P", bound=Hashable)
 
 
+def score_texts(texts: Mapping[P, Sequence[str]], weights: Mapping[str, float]) -> dict[P, float]:
+    """Score texts, which are split into terms, by BM25 with these weights of terms.
+
+    A text with all of several terms comes before every other.
+    """
+    usual = sum(map(len, texts.values())) / len(texts) if texts else 1.0
+    scores: dict[P, float] = {}
+    for place, words in texts.items():
+        norm = BM25_K1 * (1 - BM25_B + BM25_B * len(words) / usual)
+        counts = {term: count for term in weights if (count := words.count(term))}
+        scores[place] = sum(
+            weights[term] * (BM25_K1 + 1) * count / (count + norm) for term, count in counts.items()
+        ) + (sum(weights.values()) * (BM25_K1 + 1) if 1 < len(counts) == len(weights) else 0.0)
+    return scores
+
+
 def fuse_scores(
     words: Mapping[P, float], meaning: Mapping[P, float], *, meaning_share: float = MEANING_SHARE
 ) -> dict[P, float]:

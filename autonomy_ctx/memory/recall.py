@@ -1,41 +1,50 @@
 """`recall`: finds old messages that are relevant to a question.
 
-It ranks messages by weighted words, adds their neighbours (answers rarely repeat the words of the question)
-and shows what fits into a token limit, the best first.
+There is one score. Words and meaning find messages; days that the question names add to it; who said it and
+whether it only asks lower it; neighbours inherit of it (answers rarely repeat the words of the question). A
+question that asks how to do something also needs the rules and preferences of the user, and one about an
+order the first messages of each day. What fits into a token limit is shown, the best first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio.to_thread
 
+from autonomy_ctx.language.questions import ADVICE, ORDER, PAST, Period, find_aims
+from autonomy_ctx.language.words import text_ends
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import position_ranges
-from autonomy_ctx.memory.ranking import fuse_scores
-from autonomy_ctx.memory.recall_block import Candidate, RecallResult, RecallWriter
-from autonomy_ctx.memory.recall_query import Period, parse_query
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT
-from autonomy_ctx.memory.store import (
-    IndexedMessage,
-    IndexedMessageReader,
-    SearchHit,
-    make_key,
+from autonomy_ctx.memory.ranking import MEANING_SHARE, fuse_scores
+from autonomy_ctx.memory.recall_block import (
+    FILLS_ROOM,
+    MAX_MESSAGE_TOKENS,
+    Candidate,
+    RecallReason,
+    RecallResult,
+    RecallWriter,
 )
+from autonomy_ctx.memory.search_terms import related_stems
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
+from autonomy_ctx.memory.store import IndexedMessage, SearchHit, make_key
 from autonomy_ctx.memory.term_index import TermIndex
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.validation import check_int
 
+# Of a longer text so many characters at each end are read as the question.
+MAX_QUESTION = 1_000
 # A conversation and a position in it.
 Place: TypeAlias = tuple[str, int]
-HitT = TypeVar("HitT", SearchHit, IndexedMessage)
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
-# How many of the messages that are near in meaning are looked at.
-NEAREST = 200
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round. Who is
 # asked something answers next, often in other words.
@@ -45,6 +54,11 @@ QUESTION_SHARE = 0.8
 # What a day that the question names adds, as a part of the best score; and which part of all messages may
 # be from such days, or they tell nothing.
 PERIOD_SHARE, MAX_PERIOD_PART = 0.5, 0.5
+# What a rule or a preference of the user adds to a question that asks how to do something, and to one that
+# asks neither that nor what was said.
+ADVICE_SHARE, RULE_SHARE = 0.6, 0.15
+# What the best messages of each day add to a question about an order: the first so much, each next less.
+ORDER_SHARE, ORDER_FALL, ORDER_PER_DAY = 0.5, 0.7, 3
 # One message found for so many tokens of room passes its score on, if it has this part of the best score.
 TOKENS_PER_SOURCE, MIN_SOURCES, MIN_SOURCE_SHARE = 120, 4, 0.4
 # What the other messages that were found keep of their scores: they fill the room.
@@ -53,10 +67,16 @@ REST_SHARE = 0.7
 MAX_DISTANCE, DISTANT_SHARE = 40, 0.01
 # What a line counts for, with its position and role, if it is short.
 MIN_LINE_TOKENS = 16
+# A token of usual text has fewer characters.
+MAX_TOKEN_LENGTH = 8
+# A smaller part of a score is no reason.
+MIN_PART = 1e-6
+HitT = TypeVar("HitT", SearchHit, IndexedMessage)
+# How many of the messages that are near in meaning are looked at.
+NEAREST = 200
+
 # Where no index is in this process, so many messages are searched for each source, and for what is hidden.
 HITS_PER_SOURCE, EXTRA_HITS, WIDEN_FACTOR, MAX_SEARCHES = 4, 8, 8, 3
-# Messages this close are read together.
-MAX_GAP = 4
 # Characters that are copied in the loop at most; above that, in a worker thread.
 MAX_INLINE_COPIES = 4_000_000
 
@@ -69,11 +89,13 @@ async def recall(
     conversation: str | None = None,
     max_tokens: int = 1024,
     exclude: Mapping[str, Container[int]] | None = None,
+    explain: bool = False,
 ) -> RecallResult:
     """The messages of a scope, or of one conversation, that match the query best, with their neighbours.
 
     Weaker matches and their neighbours fill the rest of `max_tokens`. `exclude` maps a conversation to the
-    positions that the reader already has; they are left out.
+    positions that the reader already has; they are left out. With `explain`, each message has the parts of
+    its score in `reasons`.
     """
     check_int("max_tokens", max_tokens)
     hidden = exclude or {}
@@ -92,10 +114,12 @@ async def recall(
     if not ranked.scores:
         return RecallResult()
     if not is_whole:
-        missing = [*ranked.scores, *(place for place, _ in _distant_places(ranked, hidden))]
+        # Of what stands far around no more is read than has room beside the rest.
+        distant = islice(distant_places(ranked, hidden), _spare_lines(index, ranked, max_tokens))
+        missing = [*ranked.scores, *(place for place, _ in distant)]
         read = await _read_messages(memory, scope, [at for at in missing if at not in index.numbers])
         new = await _drop_shown(memory, scope, read, shared_ends, hidden)
-        index.add(one for one in new if one[:2] not in index.numbers)
+        index.add_shown(one for one in new if one[:2] not in index.numbers)
     write = partial(
         render_ranked,
         index,
@@ -107,13 +131,59 @@ async def recall(
     )
     # A line is at most so long, but the whole message is copied for it.
     if index.max_length * max_tokens // MIN_LINE_TOKENS <= MAX_INLINE_COPIES:
-        return write()
-    return await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
+        found = write()
+    else:
+        found = await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
+    return _add_reasons(found, ranked) if explain else found
 
 
 async def index_conversation(memory: Memory, scope: str, conversation: str) -> TermIndex | None:
     """The words of a conversation in this process; None for one that is too long for that."""
     return await memory.term_indexes.get(memory.store, make_key(memory.agent, scope, conversation))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """The stems to look for, each with its weight, the days that the question names, and its kinds.
+
+    `forms` are other forms of its words, and `prefixes` beginnings and ends of joined words, as in a search;
+    they count for less. `kinds` tells whether it asks for advice, for what was told or for an order.
+    """
+
+    weights: dict[str, float]
+    periods: tuple[Period, ...] = ()
+    forms: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def words(self) -> str:
+        """The stems as a text that a store can search for."""
+        return " ".join(self.weights)
+
+
+def parse_query(query: str, today: date | None) -> RecallQuery:
+    """Parse a question; `today` is the day of the question."""
+    terms = query_terms(query, 1)
+    weights = dict.fromkeys(terms.exact, 1.0)
+    for stem in list(weights):
+        for other, weight in related_stems(stem).items():
+            weights[other] = max(weight, weights.get(other, 0.0))
+    for word in terms.folded.words:
+        weights.setdefault(word, FOLDED_WEIGHT)
+    aims = find_aims(text_ends(query, MAX_QUESTION), today)
+    return RecallQuery(
+        weights, aims.periods, tuple(terms.folded.forms), tuple(terms.folded.prefixes), aims.kinds
+    )
+
+
+class RankedPlaces(NamedTuple):
+    """Places with their scores for a question, and the best of them, which passed scores on."""
+
+    scores: dict[Place, float]
+    sources: list[Place]
+    # The parts of the score of a place.
+    explain: Callable[[Place], tuple[RecallReason, ...]] = lambda place: FILLS_ROOM
 
 
 def spread_scores(scores: Mapping[int, float], questions: Container[int] = ()) -> dict[int, float]:
@@ -136,13 +206,6 @@ def spread_scores(scores: Mapping[int, float], questions: Container[int] = ()) -
     return known
 
 
-class RankedPlaces(NamedTuple):
-    """Places with their scores for a question, and the best of them, which passed scores on."""
-
-    scores: dict[Place, float]
-    sources: list[Place]
-
-
 def rank_messages(
     index: TermIndex,
     query: str,
@@ -159,18 +222,26 @@ def rank_messages(
     weights = dict.fromkeys(asked.forms, FOLDED_WEIGHT) | asked.weights
     for prefix in asked.prefixes:
         weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
-    scores = index.score(weights)
+    by_words = scores = index.score(weights)
     if meaning:
         numbers = index.numbers
         near = {numbers[place]: score for place, score in meaning.items() if place in numbers}
         scores = fuse_scores(scores, near)
-    if asked.periods:
-        _add_periods(index, scores, asked.periods)
-    messages, questions, asks = index.messages, index.questions, index.asks
-    ranked = [(QUESTION_SHARE * score if asks[number] else score, number) for number, score in scores.items()]
+    best = max(scores.values(), default=1.0)
+    by_period = _period_gains(index, asked.periods, best) if asked.periods else {}
+    by_order = _order_gains(index, scores, best) if ORDER in asked.kinds else {}
+    messages, questions = index.messages, index.questions
+    worth = _message_worth(index, ORDER in asked.kinds)
+    total = dict(scores)
+    for gains in (by_period, by_order):
+        for number, gain in gains.items():
+            total[number] = total.get(number, 0.0) + gain
+    ranked = [(worth(number) * score, number) for number, score in total.items()]
     ranked.sort(reverse=True)
+    by_rule = _rule_gains(index, asked, best)
     if hidden:
         ranked = [one for one in ranked if not _is_hidden(messages[one[1]], hidden)]
+        by_rule = {at: gain for at, gain in by_rule.items() if not _is_hidden(messages[at], hidden)}
     if not ranked:
         return RankedPlaces({}, [])
     # More lines than this never fit.
@@ -189,24 +260,126 @@ def rank_messages(
         by_conversation.setdefault(conversation, {})[position] = score
     for conversation, some in by_conversation.items():
         hidden_here = hidden.get(conversation, ())
-        for position, score in spread_scores(some, questions.get(conversation, ())).items():
-            if position not in hidden_here and score > places.get((conversation, position), 0.0):
-                places[conversation, position] = score
-    return RankedPlaces(places, sources)
+        for position, spread in spread_scores(some, questions.get(conversation, ())).items():
+            place, own = (conversation, position), some.get(position, 0.0)
+            at = index.numbers.get(place)
+            score = spread if at is None else own + worth(at) * (spread - own)
+            if position not in hidden_here and score > places.get(place, 0.0):
+                places[place] = score
+    # After the spread: what stands beside a rule has nothing to do with the question.
+    for number, gain in by_rule.items():
+        place = messages[number][:2]
+        places[place] = places.get(place, 0.0) + gain
+
+    def explain(place: Place) -> tuple[RecallReason, ...]:
+        gains: dict[str, Mapping[int, float]] = {"words": by_words, "day": by_period, "order": by_order}
+        if meaning:
+            gains |= _split_fused(by_words, scores)
+        number = index.numbers.get(place)
+        parts = (
+            {}
+            if number is None
+            else {name: worth(number) * some.get(number, 0.0) for name, some in gains.items()}
+        )
+        kept = 1.0 if place in sources else REST_SHARE
+        rule = 0.0 if number is None else by_rule.get(number, 0.0)
+        score = places.get(place, 0.0)
+        if place not in sources and abs(score - rule - kept * sum(parts.values())) > MIN_PART * score:
+            # It was reached only from a neighbour.
+            parts = {}
+        parts = {name: kept * part for name, part in parts.items()} | {"rule": rule}
+        parts["neighbour"] = score - sum(parts.values())
+        found = () if number is None else index.words_of(number, weights)
+        return (
+            tuple(
+                RecallReason(kind=name, score=part, words=found if name == "words" else ())
+                for name, part in sorted(parts.items(), key=lambda one: -one[1])
+                if part > MIN_PART * score
+            )
+            or FILLS_ROOM
+        )
+
+    return RankedPlaces(places, sources, explain)
+
+
+def _message_worth(index: TermIndex, is_order: bool) -> Callable[[int], float]:
+    """The part of its score that a message keeps: less if it only asks, or is one of many long answers.
+
+    In an order of what a user brought up, answers count for even less.
+    """
+    share = index.assistant_share ** (2 if is_order else 1)
+    asks, messages = index.asks, index.messages
+
+    def worth(number: int) -> float:
+        is_answer = messages[number].message.role is ChatRole.ASSISTANT
+        return (share if is_answer else 1.0) * (QUESTION_SHARE if asks[number] else 1.0)
+
+    return worth
+
+
+def _period_gains(index: TermIndex, periods: Sequence[Period], best: float) -> dict[int, float]:
+    """Give messages of the days that a question names a gain, if those are not most days."""
+    days = {day for day in set(index.days) if any(period.has(day) for period in periods)}
+    numbers = [number for number, day in enumerate(index.days) if day in days]
+    is_telling = len(numbers) <= MAX_PERIOD_PART * len(index.days)
+    return dict.fromkeys(numbers, PERIOD_SHARE * best) if is_telling else {}
+
+
+def _order_gains(index: TermIndex, scores: Mapping[int, float], best: float) -> dict[int, float]:
+    """Give the best messages of the user on each day a gain, for a question about an order."""
+    by_day: defaultdict[Any, list[tuple[float, int]]] = defaultdict(list)
+    for number, score in scores.items():
+        if index.messages[number].message.role is ChatRole.USER:
+            by_day[index.messages[number].conversation, index.days[number]].append((score, -number))
+    return {
+        -number: ORDER_SHARE * best * ORDER_FALL**rank
+        for some in by_day.values()
+        for rank, (_, number) in enumerate(sorted(some, reverse=True)[:ORDER_PER_DAY])
+    }
+
+
+def _rule_gains(index: TermIndex, asked: RecallQuery, best: float) -> dict[int, float]:
+    """Give rules and preferences of the user a gain, if the question is not about what was said."""
+    if asked.kinds & {PAST, ORDER}:
+        return {}
+    # Two people who say about as much give each other no rules.
+    share = (1 - index.assistant_share) * (ADVICE_SHARE if ADVICE in asked.kinds else RULE_SHARE)
+    gain = best * share
+    return dict.fromkeys(index.rules, gain)
 
 
 def _is_hidden(one: IndexedMessage, hidden: Mapping[str, Container[int]]) -> bool:
     return one.conversation in hidden and one.position in hidden[one.conversation]
 
 
-def _add_periods(index: TermIndex, scores: dict[int, float], periods: Sequence[Period]) -> None:
-    """Raise what was said on the days that a question names, if that was not on most days."""
-    days = {day for day in set(index.days) if any(period.has(day) for period in periods)}
-    numbers = [number for number, day in enumerate(index.days) if day in days]
-    if len(numbers) <= MAX_PERIOD_PART * len(index.days):
-        gain = PERIOD_SHARE * max(scores.values(), default=1.0)
-        for number in numbers:
-            scores[number] = scores.get(number, 0.0) + gain
+def distant_places(
+    ranked: RankedPlaces, hidden: Mapping[str, Container[int]]
+) -> Iterator[tuple[Place, float]]:
+    """The places around the sources that have no score yet, the nearest first, and what they are worth."""
+    known = set(ranked.scores)
+    for distance in range(1, MAX_DISTANCE + 1):
+        for conversation, position in ranked.sources:
+            for near in (position + distance, position - distance):
+                place = conversation, near
+                if near > 0 and place not in known and near not in hidden.get(conversation, ()):
+                    known.add(place)
+                    yield place, DISTANT_SHARE / distance
+
+
+def _spare_lines(index: TermIndex, ranked: RankedPlaces, max_tokens: int) -> int:
+    """The most lines that may fit beside the places with a score; those that are not read yet are short."""
+    numbers = [index.numbers.get(place) for place in ranked.scores]
+    sizes = [0 if at is None else approximate_length(index.messages[at].message) for at in numbers]
+    tokens = [min(max(size // MAX_TOKEN_LENGTH, MIN_LINE_TOKENS), MAX_MESSAGE_TOKENS) for size in sizes]
+    return max(max_tokens - sum(tokens), 0) // MIN_LINE_TOKENS
+
+
+def _split_fused(words: Mapping[int, float], fused: Mapping[int, float]) -> dict[str, Mapping[int, float]]:
+    """The parts of fused scores that words and meaning have."""
+    by_words = fuse_scores(words, {}, meaning_share=0.0)
+    share = (1 - MEANING_SHARE) if words else 0.0
+    own = {number: share * score for number, score in by_words.items()}
+    return {"words": own, "meaning": {at: score - own.get(at, 0.0) for at, score in fused.items()}}
 
 
 def render_ranked(
@@ -219,9 +392,9 @@ def render_ranked(
     with_conversation_names: bool,
 ) -> RecallResult:
     """Write what was found, and while there is room, what stands further around it."""
-    writer = RecallWriter(max_tokens, counter, index.tool_names, with_conversation_names)
+    writer = RecallWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
     best = _candidates(index, ranked.scores)
-    found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
+    found = (_candidate(index, place, score) for place, score in distant_places(ranked, hidden))
     distant: Iterator[Candidate] = (candidate for candidate in found if candidate is not None)
     if with_conversation_names:
         seen: set[tuple[int, Message]] = set()
@@ -230,6 +403,15 @@ def render_ranked(
     if writer.has_room:
         writer.fill(distant)
     return writer.result()
+
+
+def _add_reasons(found: RecallResult, ranked: RankedPlaces) -> RecallResult:
+    """Add to each message that was found the parts of its score."""
+    passages = [
+        dataclasses.replace(one, reasons=ranked.explain((one.conversation, one.position)))
+        for one in found.passages
+    ]
+    return dataclasses.replace(found, passages=tuple(passages))
 
 
 def _drop_copies(candidates: Iterable[Candidate], seen: set[tuple[int, Message]]) -> Iterator[Candidate]:
@@ -257,20 +439,6 @@ def _candidate(index: TermIndex, place: Place, score: float) -> Candidate | None
     return Candidate(score, place[1], place[0], index.days[number], index.messages[number][2])
 
 
-def _distant_places(
-    ranked: RankedPlaces, hidden: Mapping[str, Container[int]]
-) -> Iterator[tuple[Place, float]]:
-    """The places around the sources that have no score yet, the nearest first, and what they are worth."""
-    known = set(ranked.scores)
-    for distance in range(1, MAX_DISTANCE + 1):
-        for conversation, position in ranked.sources:
-            for near in (position + distance, position - distance):
-                place = conversation, near
-                if near > 0 and place not in known and near not in hidden.get(conversation, ()):
-                    known.add(place)
-                    yield place, DISTANT_SHARE / distance
-
-
 async def _index_hits(
     memory: Memory,
     scope: str,
@@ -294,7 +462,9 @@ async def _index_hits(
         limit *= WIDEN_FACTOR
     new += await _drop_shown(memory, scope, near, shared_ends, hidden)
     found_once = {(one.conversation, one.position): one.message for one in new}
-    return TermIndex(IndexedMessage(*place, message) for place, message in found_once.items())
+    found_messages = (IndexedMessage(*place, message) for place, message in found_once.items())
+    # An index of some messages is made for each question: rules in it would cost as much as all the rest.
+    return TermIndex(found_messages, find_rules=False)
 
 
 async def _shared_ends(memory: Memory, scope: str, hidden: Mapping[str, Container[int]]) -> dict[str, int]:
@@ -325,17 +495,5 @@ async def _drop_shown(
 
 
 async def _read_messages(memory: Memory, scope: str, places: Sequence[Place]) -> list[IndexedMessage]:
-    """The messages at these places, in one step where the store can do that."""
-    store = memory.store
-    if not places:
-        return []
-    if isinstance(store, IndexedMessageReader):
-        return list(await store.read_indexed(memory.agent, scope, places))
-    read: list[IndexedMessage] = []
-    for conversation in dict.fromkeys(name for name, _ in places):
-        for first, last in position_ranges(
-            (position for name, position in places if name == conversation), max_gap=MAX_GAP
-        ):
-            window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
-            read += [IndexedMessage(conversation, *entry) for entry in window.entries]
-    return read
+    """The messages at these places, in one step."""
+    return await memory.store.read_indexed(memory.agent, scope, places) if places else []

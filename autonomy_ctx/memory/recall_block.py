@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
+from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, clamp_text
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import (
@@ -39,6 +39,8 @@ MIN_ROOM_PART = 0.03
 MAX_MISFITS = 16
 # By how much one secret of a block may count for more than another.
 SECRET_MARGIN_TOKENS = 8
+# Of so many passages a note says why they were chosen, with so many words.
+MAX_DESCRIBED, MAX_WORDS = 5, 4
 RECALL_LABEL = "recalled"
 RECALL_PREAMBLE = (
     "Earlier messages that may help, with their positions, the best first and newer before older ones. "
@@ -47,13 +49,34 @@ RECALL_PREAMBLE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecallReason:
+    """A part of the score of a recalled message.
+
+    `kind` says where it comes from: "words" of the question that the message has (`words` are their stems),
+    "meaning", a "day" that the question names, the "order" of what was said first on each day, a "rule" or
+    preference of the user, a "neighbour" that was found. "room" has no score: there was room left around it.
+    """
+
+    kind: str
+    score: float
+    words: tuple[str, ...] = ()
+
+
+FILLS_ROOM = (RecallReason(kind="room", score=0.0),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallHit:
-    """A recalled message, its conversation and position, and how well it matches the query."""
+    """A recalled message, its conversation and position, and how well it matches the query.
+
+    `reasons` are the parts of its score, the largest first, if the recall was to explain them.
+    """
 
     conversation: str
     position: int
     message: Message
     score: float
+    reasons: tuple[RecallReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +109,20 @@ class _PassageLine(NamedTuple):
     candidate: Candidate
 
 
+def describe_reasons(passages: Sequence[RecallHit]) -> str:
+    """Why the best passages were chosen: of each the parts of its score, in percent."""
+    best = sorted(passages, key=lambda one: -one.score)[:MAX_DESCRIBED]
+    told = []
+    for one in best:
+        parts = []
+        for reason in one.reasons:
+            words = f" ({', '.join(reason.words[:MAX_WORDS])})" if reason.words else ""
+            share = f" {reason.score / one.score:.0%}" if one.score > 0 and reason.kind != "room" else ""
+            parts.append(f"{reason.kind}{share}{words}")
+        told.append(f"[{one.position}] {', '.join(parts)}")
+    return "chosen for: " + "; ".join(told)
+
+
 def render_recall(
     passages: Sequence[RecallHit],
     max_tokens: int,
@@ -110,6 +147,12 @@ def render_recall(
     return writer.result()
 
 
+# By conversation, position and the tokens of a line: the line of a message that was cut, and its tokens.
+Lines: TypeAlias = dict[tuple[str, int, int], tuple[str | None, int]]
+# So many are known: to cut a long message takes longer than all the rest of a recall.
+MAX_LINES = 1_024
+
+
 class RecallWriter:
     """Takes candidates, best first, for as long as their lines fit, and writes the block."""
 
@@ -119,9 +162,11 @@ class RecallWriter:
         counter: TokenCounter,
         tool_names: dict[str, str],
         with_conversation_names: bool,
+        lines: Lines | None = None,
     ) -> None:
         self._max_tokens, self._counter, self._names = max_tokens, counter, tool_names
         self._with_conversation_names = with_conversation_names
+        self._lines: Lines = {} if lines is None else lines
         self._max_line_tokens = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
         self._taken: list[_PassageLine] = []
         self._positions: dict[str, set[int]] = {}
@@ -172,11 +217,9 @@ class RecallWriter:
         room = self.room
         part = int(self._max_tokens - room <= FIRST_PART_TOKENS)
         for candidate in candidates:
-            _, position, conversation, day, message = candidate
-            line = _format_line(
-                position, message, self._names, self._max_line_tokens, self._counter.count_text
-            )
-            cost, heading = self._counter.count_text(line), 0
+            _, position, conversation, day, _ = candidate
+            line, cost = self._line(candidate)
+            heading = 0
             near = self._positions.setdefault(conversation, set())
             # One that joins others needs no heading of its own.
             if not (
@@ -199,6 +242,24 @@ class RecallWriter:
             self._taken.append(_PassageLine(part, conversation, day, position, line, candidate))
         self.room = room
         return left
+
+    def _line(self, candidate: Candidate) -> tuple[str, int]:
+        """The line of a message, and its tokens."""
+        _, position, conversation, _, message = candidate
+        name = conversation, position, self._max_line_tokens
+        cut, cost = self._lines.get(name, (None, 0))
+        if cut is not None:
+            return cut, cost
+        line = _format_line(position, message, self._names, self._max_line_tokens)
+        if not cost:
+            # A character is at most about a token, so a short line need not be counted to be known to fit.
+            if len(line) > self._max_line_tokens:
+                cut = clamp_text(line, self._max_line_tokens, self._counter.count_text)
+            cost = self._counter.count_text(line if cut is None else cut)
+            if len(self._lines) >= MAX_LINES:
+                self._lines.pop(next(iter(self._lines)), None)
+            self._lines[name] = (None if cut == line else cut, cost)
+        return line if cut is None else cut, cost
 
     def _heading_cost(self, conversation: str, day: date) -> int:
         # All days of a conversation count for about the same.
@@ -288,10 +349,6 @@ def cut_to_ends(text: str, tokens: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters ...]\n{text[-half:]}"
 
 
-def _format_line(
-    position: int, message: Message, names: dict[str, str], max_tokens: int, count: CountText
-) -> str:
+def _format_line(position: int, message: Message, names: dict[str, str], max_tokens: int) -> str:
     # Cut first: a very long text is never looked at as a whole.
-    text = indent_continuations(cut_to_ends(f"[{position}] {format_message(message, names)}", max_tokens))
-    # A character is at most about a token, so a short text need not be counted to be known to fit.
-    return text if len(text) <= max_tokens else clamp_text(text, max_tokens, count)
+    return indent_continuations(cut_to_ends(f"[{position}] {format_message(message, names)}", max_tokens))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from autonomy_ctx.memory.store import Store
+from autonomy_ctx.memory.sql.store import Store
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -96,9 +96,7 @@ def register_store(scheme: str, factory: StoreFactory, *, replace: bool = False)
             f"factory is {type(factory).__name__}; it must be a function that takes a URL and options"
         )
     if scheme in _factories and not replace:
-        raise ValueError(
-            f"the scheme {scheme!r} has a store already; replace=True puts this one in its place"
-        )
+        raise ValueError(f"the scheme {scheme!r} already has a store; give replace=True to replace it")
     _factories[scheme] = factory
 
 
@@ -143,10 +141,10 @@ def _entry_points() -> EntryPoints:
 
 
 def check_store(store: object) -> None:
-    """Refuse a store that was written for an older version: its turns would fail."""
+    """Refuse what is no store, and a store that was written for an older version: its turns would fail."""
     begin_turn = getattr(store, "begin_turn", None)
     if begin_turn is None:
-        return
+        raise TypeError(f"{type(store).__name__} is not a Store. See docs/how-to/write-a-store.md")
     parameters = signature(begin_turn).parameters.values()
     takes_all = any(one.kind is Parameter.VAR_KEYWORD for one in parameters)
     if not takes_all and not {"unless", "records"} <= {one.name for one in parameters}:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.language.words import text_ends
-from autonomy_ctx.memory.encoding import decode_entry, read_body
+from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_terms import FoldedTerms, IndexTerms, folded_terms, search_terms
 from autonomy_ctx.messages.message import Message, TextContent
 from autonomy_ctx.validation import check_int
@@ -22,11 +21,6 @@ FOLDED_WEIGHT = 0.4
 # What a message with all words of a question gains, times the best exact score: more than any other can have.
 FULL_MATCH_GAIN = 2.0
 _NOTHING_FOLDED = FoldedTerms([], [], [], [])
-# What a row may have besides its content that says nothing about how to read it.
-_PLAIN_FIELDS = frozenset(
-    ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
-)
-_TEXT_FIELDS = frozenset(("type", "text"))
 
 
 class SearchScope(NamedTuple):
@@ -84,26 +78,9 @@ def searchable_text(message: Message) -> str:
     return text_ends(written, INDEXED_END_CHARACTERS)
 
 
-def plain_body_text(body: str) -> str | None:
-    """The searchable text of the body of a row that holds nothing but text; None for any other."""
-    try:
-        form = read_body(body)
-    except (ValueError, StoredFormTooNew):
-        return None
-    if not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):
-        return None
-    content = form.get("content")
-    if type(content) is dict and content.keys() == _TEXT_FIELDS and content["type"] == "text":
-        content = content["text"]
-    return text_ends(content, INDEXED_END_CHARACTERS) if type(content) is str else None
-
-
 def row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
-    """The text by which the message of a row is found; a plain one need not be made for that."""
-    text = plain_body_text(body)
-    if text is None:
-        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
-    return text
+    """The text by which the message of a row is found."""
+    return searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
 
 
 def _argument_text(text: str) -> str:

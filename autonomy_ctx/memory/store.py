@@ -1,9 +1,8 @@
-"""The store protocols and their values: log, turns, summaries, facts, work, records, search, listing, forks.
+"""The values that a store takes and gives: keys, messages, windows, turns, segments, leases, records, hits.
 
-A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
-store returns exactly the same messages. The rules that every store shares are here as pure functions:
-valid keys and records, and which segment may replace which.
-`autonomy_ctx.testing.StoreContract` tests a store against the protocols.
+A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back. The rules
+of these values are here as pure functions: valid keys and records, and which segment may replace which.
+`sql.store` has the store itself.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from math import inf
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.messages.fact import EndedText, Fact, FactChange
+from autonomy_ctx.messages.fact import EndedText, Fact
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
@@ -94,42 +93,27 @@ class Record(NamedTuple):
     body: str
 
 
-@runtime_checkable
-class Records(Protocol):
-    """Stores rows by kind and name for a conversation, which may have no messages yet."""
+class RecordDraft(NamedTuple):
+    """A record that is to be put; the fields are the arguments of `put_records`."""
 
-    async def put_records(
-        self,
-        key: Key,
-        kind: str,
-        records: Sequence[tuple[str, str]],
-        *,
-        keep: int | None = None,
-        derived: bool = False,
-        generation: int | None = None,
-        refs: Sequence[MessageRef] = (),
-    ) -> list[int]:
-        """Store (name, body) pairs, all or none, and return their numbers.
+    kind: str
+    name: str
+    body: str
+    keep: int | None = None
+    derived: bool = False
+    generation: int | None = None
+    refs: tuple[MessageRef, ...] = ()
+    # Put only if the record of this name has this body now; "" means that there is none.
+    expected: str | None = None
+    # Names and bodies of records of the kind `parts_kind`, which are put if this one is.
+    parts: tuple[tuple[str, str], ...] = ()
+    # Whether the conversation has another generation then, and records that quote it as a whole are deleted.
+    ends_quotes: bool = False
 
-        A record with a known name is replaced and moves to the end. With `keep`, only that many of the newest
-        records of this kind stay. `derived` records are made from messages: they are deleted when any message
-        of the conversation is deleted. Records that quote messages are deleted with any of `refs`. Nothing is
-        stored and the list is empty if the conversation now has another generation than `generation`, or if
-        a message of `refs` is not there.
-        """
-
-    async def read_records(
-        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Record]:
-        """The newest `limit` records with a number greater than `after`, oldest first."""
-
-    async def drop_records(
-        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
-    ) -> list[str]:
-        """Remove all records or the named ones, optionally only older ones. Returns the removed names.
-
-        If several callers remove the same record, only one of them gets its name.
-        """
+    @property
+    def parts_kind(self) -> str:
+        """The kind of the records that are its parts."""
+        return f"{self.kind}_part"
 
 
 def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -> None:
@@ -141,19 +125,6 @@ def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -
         if not isinstance(body, str):
             raise TypeError(f"the body of record {name!r} must be a string, not {type(body).__name__}")
     check_int("keep", keep, most=MAX_POSITION, optional=True)
-
-
-def check_read(kind: str, limit: int | None) -> None:
-    """Refuse a limit that means nothing."""
-    check_name("kind", kind)
-    check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
-
-
-def check_drop(kind: str, names: Sequence[str] | None) -> None:
-    """Refuse one name where names are meant: its letters would be taken for names."""
-    check_name("kind", kind)
-    if isinstance(names, str):
-        raise InvalidKey("names", "must be a list of strings, not one string")
 
 
 # No lease and no delay is longer than this, in seconds: a time further ahead is from before the clock
@@ -177,45 +148,8 @@ class Lease:
     refused: str = ""
 
 
-@runtime_checkable
-class Work(Protocol):
-    """Stores one row for each conversation with due work; the holder of its lease may do the work."""
-
-    async def enqueue_task(self, key: Key, *, task: str) -> bool:
-        """Mark a `task` as due for this conversation; false if it has no messages."""
-
-    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        """Mark a `task` as due for this conversation and claim it.
-
-        Returns a lease if it is free and due, the seconds until it is due, or None if another has it.
-        """
-
-    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        """Claim any conversation for which this `task` is due and free.
-
-        Returns a lease, or the seconds until the next one could be due, or None if there is no work.
-        """
-
-    async def extend(self, lease: Lease, seconds: float) -> bool:
-        """Renew a lease; false if another process has it now."""
-
-    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        """Release a lease and delete the row, unless `again_in` is given; false if the lease was lost.
-
-        With `again_in`, in seconds, the work is due again then, with the same attempts and refusals.
-        """
-
-
-@runtime_checkable
-class WorkSignals(Protocol):
-    """A store that notifies at once when another process adds work; other stores are polled."""
-
-    async def wait_for_work(self, *, task: str, seconds: float) -> None:
-        """Wait until this `task` is due for some conversation, at most so many seconds."""
-
-
 class TurnToken(NamedTuple):
-    """The right to write in a turn of a conversation. Each holder has a higher ticket than the one before."""
+    """The right to write in a turn of a conversation. Each holder has a higher ticket than the last."""
 
     key: Key
     ticket: int
@@ -235,43 +169,6 @@ class TurnStart(NamedTuple):
     position: int = 0
     generation: int = 0
     records: Sequence[Record] = ()
-
-
-@runtime_checkable
-class Turns(Protocol):
-    """Runs turns of one conversation one at a time in all processes, first come first served.
-
-    The holder and each waiting turn have a lease of `seconds`, which they renew. A place whose lease has
-    expired is gone. An `owner` names one turn, so that its lease or place can be released without the ticket.
-    """
-
-    async def begin_turn(
-        self,
-        key: Key,
-        drafts: Sequence[Draft],
-        *,
-        owner: str,
-        seconds: float,
-        ticket: int | None = None,
-        after: int | None = None,
-        unless: str | None = None,
-        records: str | None = None,
-    ) -> TurnStart:
-        """Acquire the turn and append its first messages, or take a place in the queue; in one transaction.
-
-        A waiting turn passes its `ticket`; if its place is gone, it gets a new place at the end of the queue.
-        With `after`, nothing is appended, and there are no positions, if the log ends elsewhere; with
-        `unless`, if there are records of this kind. The records of the kind `records` are returned.
-        """
-
-    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        """Renew the lease of the turn or of the place in the queue; false if it is gone."""
-
-    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
-        """Release the turn or the place; without a ticket, whatever the owner has."""
-
-    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
-        """Wait until the turn may be free or the place is gone, at most that many seconds."""
 
 
 def is_current_lease(until: float, now: float) -> bool:
@@ -295,26 +192,6 @@ class IndexedMessage(NamedTuple):
     conversation: str
     position: int
     message: Message
-
-
-@runtime_checkable
-class IndexedMessageReader(Protocol):
-    """A store that reads messages from many places in one step. Without it, recall needs more steps."""
-
-    async def read_indexed(
-        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
-    ) -> Sequence[IndexedMessage]:
-        """The messages at these positions of these conversations, in any order; missing ones are left out."""
-
-
-@runtime_checkable
-class Search(Protocol):
-    """Finds messages by their words."""
-
-    async def search(
-        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[SearchHit]:
-        """The messages of a scope with an agent, or of one conversation, that share a word; best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,90 +253,11 @@ class SegmentReplacement(NamedTuple):
     added: tuple[StoredSegment, ...]
 
 
-@runtime_checkable
-class Summaries(Protocol):
-    """Stores segments and pins of a log, under the same generation."""
-
-    async def summary(self, key: Key) -> SummaryState:
-        """The current segments, the pins and the facts that hold."""
-
-    async def commit_segment(
-        self,
-        key: Key,
-        segment: StoredSegment,
-        *,
-        generation: int,
-        fence: int | None,
-        facts: Sequence[FactChange] | None = None,
-        merged: StoredSegment | None = None,
-    ) -> bool:
-        """Store a segment as current. Returns whether generation, coverage and lease still allow it.
-
-        `fence` is that of the lease under which it was made; None for a provisional segment. With `facts`,
-        these changes replace all facts of messages of its range; a fact that they state again keeps its id.
-        `merged` then replaces neighbours, mostly this segment too, in the same transaction, if it fits.
-        """
-
-    async def undo_segment(self, key: Key) -> bool:
-        """Undo the newest segment and restore the segments that it replaced; starts a new generation."""
-
-    async def drop_segments(
-        self, scope: str, agent: str | None = None, conversation: str | None = None
-    ) -> int:
-        """Remove all segments of a conversation or scope; starts a new generation.
-
-        Returns how many were current.
-        """
-
-    async def pin(
-        self,
-        key: Key,
-        message_id: str,
-        pinned: bool,
-        *,
-        replaces: str | None = None,
-        source: PinSource = "user",
-    ) -> bool:
-        """Pin or unpin a message; false if there is no such message.
-
-        The message with the id `replaces` is unpinned in the same transaction; `NotPinned` is raised if it is
-        not pinned. A pin of the user stays the user's, also if a model has pinned the message before.
-        """
-
-
-@runtime_checkable
-class Facts(Protocol):
-    """Stores facts. Facts made from messages are deleted with the segment they were written with."""
-
-    async def facts(self, key: Key) -> list[Fact]:
-        """All stored facts, also replaced and done ones, in the order of writing."""
-
-    async def write_facts(
-        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
-    ) -> list[Fact]:
-        """Make changes without a segment, and return the added facts.
-
-        Facts of a user stay until they are removed. Other facts stay until a segment covers their message, or
-        the message is deleted. With `generation`, nothing is written if the conversation now has another one.
-        """
-
-    async def remove_fact(self, key: Key, number: int) -> bool:
-        """Remove a fact that holds. What it replaced does not come back. False if there is none."""
-
-
 class ProfileFact(NamedTuple):
-    """A fact that holds in all conversations of its scope, and the one that it was learned in."""
+    """A fact that applies to all conversations of its scope, and the conversation it was learned in."""
 
     conversation: str
     fact: Fact
-
-
-@runtime_checkable
-class ProfileFacts(Protocol):
-    """A store that finds facts in all conversations of a scope. Without it, profiles learn nothing."""
-
-    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
-        """The facts of a scope with an agent that are `in_profile` and hold, oldest first."""
 
 
 def last_final_position(segments: Sequence[StoredSegment]) -> int:
@@ -572,40 +370,6 @@ class Window(NamedTuple):
     entries: Sequence[Entry]
 
 
-@runtime_checkable
-class Log(Protocol):
-    """Stores messages. Appends never overwrite; reads return messages in order."""
-
-    async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
-    ) -> list[int]:
-        """Store all drafts or none. Positions have no gaps; a known id returns its old position.
-
-        With `turn`, raises `TurnLost` if another turn has begun since, unless all drafts are already stored.
-        With `ends`, the turn is released in the same transaction.
-        """
-
-    async def read(
-        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
-    ) -> Window:
-        """The newest `limit` entries between two positions, both excluded."""
-
-    async def head(self, key: Key) -> Head:
-        """The state of the conversation."""
-
-    async def full_text(self, key: Key, message_id: str) -> str | None:
-        """The uncut body of a message that was too large for the log."""
-
-    async def delete(
-        self,
-        scope: str,
-        agent: str | None = None,
-        conversation: str | None = None,
-        ids: Sequence[str] | None = None,
-    ) -> int:
-        """Delete a scope, a conversation or some of its messages, and return how many messages there were."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationInfo:
     """A conversation with messages: its names, the number of messages, and the first and last time."""
@@ -623,26 +387,6 @@ class ConversationInfo:
         return Key(self.agent, self.scope, self.conversation)
 
 
-@runtime_checkable
-class Listing(Protocol):
-    """Lists the conversations that have messages, and the names in their keys, a page at a time.
-
-    Names are ordered by their characters. The cost of a page depends only on its own size, because no
-    messages are counted.
-    """
-
-    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        """The first `limit` agents after a name that have conversations, in all scopes or in one."""
-
-    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        """The first `limit` scopes after a name that have conversations, with all agents or with one."""
-
-    async def list_conversations(
-        self, scope: str, *, agent: str | None, after: Key | None, limit: int
-    ) -> list[ConversationInfo]:
-        """The first `limit` conversations of a scope after a key, by agent and name."""
-
-
 def check_cursor(after: Key | None, scope: str, agent: str | None) -> None:
     """Refuse a key that no page of this listing ends with."""
     if after is None:
@@ -651,50 +395,6 @@ def check_cursor(after: Key | None, scope: str, agent: str | None) -> None:
         raise InvalidKey("after", f"must be a Key, such as `page[-1].key`, not {type(after).__name__}")
     make_key(*after)
     if after.scope != scope:
-        raise InvalidKey("after", "is a conversation of another scope; give the last key of the page before")
+        raise InvalidKey("after", "is of another scope; give the last key of the previous page")
     if agent not in (None, after.agent):
-        raise InvalidKey("after", "is a conversation of another agent; give the last key of the page before")
-
-
-@runtime_checkable
-class Forks(Protocol):
-    """Makes conversations that share the messages of another up to a position.
-
-    Messages are shared, not copied. Deleting a shared message deletes it from every conversation that has it,
-    and raises the generation of each. Segments, facts and pins up to the position are copied. Records, work
-    and leases are not shared. Deleting a fork deletes only its own messages.
-    """
-
-    async def fork(self, key: Key, at: int | None, name: str) -> None:
-        """Make the conversation `name`, with the same agent and scope, from the messages up to `at`.
-
-        None means the head. The fork continues at the next position. Raises `UnknownConversation` if the
-        source is empty, and `InvalidFork` for a name that is or was in use, or a position after the head.
-        """
-
-    async def shared_until(self, key: Key) -> int:
-        """The last position shared with a fork or with the source of this fork; 0 if there is none."""
-
-
-@runtime_checkable
-class Store(Log, Turns, Summaries, Facts, Work, Records, Search, Listing, Forks, Protocol):
-    """All protocols above in one object that can be closed."""
-
-    @property
-    def identity(self) -> object:
-        """An object that identifies the log; it changes if the file is replaced by another one."""
-
-    async def check(self) -> None:
-        """Raise the error that a user should see, if a write would fail now."""
-
-    async def close(self) -> None:
-        """Finish accepted writes and close everything; a second call does nothing."""
-
-
-@runtime_checkable
-class InMemory(Protocol):
-    """A store that can say that its messages are in this process, so that `Memory` needs no cache."""
-
-    @property
-    def in_memory(self) -> bool:
-        """True when the messages are in this process."""
+        raise InvalidKey("after", "is of another agent; give the last key of the previous page")

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
-from autonomy_ctx.memory.store import Key, MessageRef, Store
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, MessageRef, RecordDraft
 from autonomy_ctx.messages.summary import SummaryBlock
 
 BLOCK_KIND = "provider_summary"
@@ -23,13 +23,15 @@ MAX_BLOCKS = 3
 class StoredBlock(NamedTuple):
     """A block for the messages 1 to `last` of a conversation, as of a generation.
 
-    If the provider wrote none, `problem` says why.
+    If the provider wrote none, `problem` says why. `cost` is what it charged, in US dollars, where the price
+    is known.
     """
 
     last: int
     generation: int
     block: SummaryBlock | None
     problem: str = ""
+    cost: float = 0.0
 
 
 async def read_blocks(store: Store, key: Key, generation: int) -> list[StoredBlock]:
@@ -57,7 +59,7 @@ async def put_blocks(store: Store, key: Key, blocks: Sequence[StoredBlock]) -> N
         )
         for one in blocks
     ]
-    await append_with_records(store, key, (), drafts)
+    await store.append(key, (), drafts)
 
 
 async def drop_block(store: Store, key: Key, name: str) -> None:
@@ -72,7 +74,7 @@ async def drop_block(store: Store, key: Key, name: str) -> None:
 
 
 def _encode_block(stored: StoredBlock) -> str:
-    block, form = stored.block, [stored.last, stored.generation, stored.problem]
+    block, form = stored.block, [stored.last, stored.generation, stored.problem, stored.cost]
     if block is not None:
         form += [block.owner, block.model, block.data, block.start, block.states]
     return json.dumps(form, separators=(",", ":"))
@@ -81,11 +83,11 @@ def _encode_block(stored: StoredBlock) -> str:
 def _decode_block(body: str) -> StoredBlock | None:
     """The block of a record; None for one that another version has written."""
     try:
-        last, generation, problem, *form = json.loads(body)
+        last, generation, problem, cost, *form = json.loads(body)
         if not form:
-            return StoredBlock(last, generation, None, problem)
+            return StoredBlock(last, generation, None, problem, cost)
         owner, model, data, start, states = form
     except ValueError:
         return None
     block = SummaryBlock(owner=owner, model=model, data=data, start=start, states=tuple(states))
-    return StoredBlock(last, generation, block)
+    return StoredBlock(last, generation, block, cost=cost)

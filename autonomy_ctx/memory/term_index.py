@@ -20,9 +20,12 @@ import anyio.to_thread
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
-from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Head, IndexedMessage, Key
+from autonomy_ctx.messages.message import ChatRole
 
 if TYPE_CHECKING:
+    from autonomy_ctx.memory.recall_block import Lines
     from autonomy_ctx.memory.search_terms import IndexTerms
 
 # A message with its terms is about so many bytes, besides its text.
@@ -43,14 +46,19 @@ _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 class TermIndex:
     """Messages, the stems in them, and which of them ask something."""
 
-    def __init__(self, messages: Iterable[IndexedMessage] = ()) -> None:
+    def __init__(self, messages: Iterable[IndexedMessage] = (), *, find_rules: bool = True) -> None:
+        self._find_rules = find_rules
         self.messages: list[IndexedMessage] = []
         self.numbers: dict[tuple[str, int], int] = {}
         self.days: list[date] = []
         # Which messages do little else than ask; and their positions, by conversation.
         self.asks: list[bool] = []
         self.questions: dict[str, set[int]] = {}
+        # Messages in which a user states a rule or a preference.
+        self.rules: list[int] = []
         self.tool_names: dict[str, str] = {}
+        # Of messages that were recalled: their lines.
+        self.lines: Lines = {}
         self.size = 0
         # Of the newest message and of the longest.
         self.newest_day: date | None = None
@@ -60,6 +68,9 @@ class TermIndex:
         self._repeats: dict[str, dict[int, int]] = {}
         self._joined_words: dict[str, set[str]] = {}
         self._lengths: list[int] = []
+        # The terms of all messages of a role, and how many messages these are.
+        self._terms_by_role: Counter[ChatRole] = Counter()
+        self._messages_by_role: Counter[ChatRole] = Counter()
         self._norms: list[float] = []
         # Memory may be used from several threads.
         self._lock = threading.Lock()
@@ -68,6 +79,7 @@ class TermIndex:
     def add(self, messages: Iterable[IndexedMessage]) -> None:
         """Take in messages; those of one conversation in order."""
         # Imported here: a memory that nobody recalls from needs no words.
+        from autonomy_ctx.language.facts import states_rule
         from autonomy_ctx.memory.search_terms import index_terms
         from autonomy_ctx.memory.search_text import searchable_text
 
@@ -75,8 +87,20 @@ class TermIndex:
             text = searchable_text(one.message)
             terms = index_terms(text)
             counts = Counter(terms.words)
+            is_user = one.message.role is ChatRole.USER
+            has_rule = self._find_rules and is_user and states_rule(text)
             with self._lock:
                 self._add_message(one, terms, counts, is_question(text))
+                if has_rule:
+                    self.rules.append(self.numbers[one.conversation, one.position])
+
+    def add_shown(self, messages: Iterable[IndexedMessage]) -> None:
+        """Take in messages that are only shown: they are ranked already, so their words are not read."""
+        from autonomy_ctx.memory.search_terms import IndexTerms
+
+        for one in messages:
+            with self._lock:
+                self._add_message(one, IndexTerms([], []), Counter(), False)
 
     def _add_message(self, one: IndexedMessage, terms: IndexTerms, counts: Counter[str], asks: bool) -> None:
         number, message = len(self.messages), one.message
@@ -92,6 +116,8 @@ class TermIndex:
         self.max_length = max(length, self.max_length)
         self.size += length + MESSAGE_OVERHEAD_BYTES
         self._lengths.append(counts.total())
+        self._terms_by_role[message.role] += counts.total()
+        self._messages_by_role[message.role] += 1
         for stem, count in counts.items():
             self._postings.setdefault(stem, []).append(number)
             if count > 1:
@@ -108,10 +134,25 @@ class TermIndex:
             form for form in self._joined_words.get(prefix[:MIN_PREFIX_LENGTH], ()) if form.startswith(prefix)
         ]
 
+    def words_of(self, number: int, weights: Mapping[str, float]) -> tuple[str, ...]:
+        """The stems among these that a message has, as they are looked for."""
+        return tuple(stem for stem in weights if number in self._postings.get(stem, ()))
+
     def score(self, weights: Mapping[str, float]) -> dict[int, float]:
         """Score the messages that have one of the stems by BM25, each stem with its weight."""
         with self._lock:
             return self._score(weights)
+
+    @property
+    def assistant_share(self) -> float:
+        """The worth of a message of the assistant beside one of the user, at most 1.
+
+        What people ask for is mostly what they have said. Answers that are many times as long have most
+        words of every question, and take the room of as many messages.
+        """
+        mean = {role: self._terms_by_role[role] / count for role, count in self._messages_by_role.items()}
+        said, answered = mean.get(ChatRole.USER, 0.0), mean.get(ChatRole.ASSISTANT, 0.0)
+        return min(said / answered, 1.0) if said and answered else 1.0
 
     def _score(self, weights: Mapping[str, float]) -> dict[int, float]:
         norms, count = self._current_norms(), len(self.messages)

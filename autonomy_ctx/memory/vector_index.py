@@ -27,15 +27,14 @@ from autonomy_ctx.embedders import EmbedderLike, as_embedder, embedder_name
 from autonomy_ctx.errors import EmbedderReplaced, StoreClosed, StoreError, VectorsUnsupported
 from autonomy_ctx.memory.ranking import fuse_ranks
 from autonomy_ctx.memory.search_text import query_terms
-from autonomy_ctx.memory.store import Key, SearchHit, Store, check_name
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, SearchHit, check_name
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
     EmbeddingBlock,
     MessageVector,
     VectorBlock,
-    Vectors,
     embedded_text,
-    has_vectors,
 )
 from autonomy_ctx.tracing import leave_trace
 from autonomy_ctx.validation import check_seconds
@@ -50,6 +49,8 @@ FIRST_BATCH = 16
 GATHER_SECONDS = 0.25
 # A call in the background that takes longer has failed.
 CALL_TIMEOUT_SECONDS = 60.0
+# The same for texts that a turn waits for.
+TEXTS_TIMEOUT_SECONDS = 10.0
 # After a failure the embedder is left alone, each time for twice as long.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 300.0
 # Conversations that are remembered as lacking vectors; what is forgotten is found by a search.
@@ -111,12 +112,11 @@ class VectorIndex:
         self._embedder, self.name = as_embedder(embedder), embedder_name(embedder)
         check_name("embedder", self.name)
         self._timeout = check_seconds("embedder_timeout", timeout)
-        self._store: Store = store
-        if not has_vectors(store):
+        if not hasattr(store, "nearest"):
             raise VectorsUnsupported(type(store).__name__)
+        self._store = store
         if util.find_spec("numpy") is None:
             raise ImportError("a memory with an embedder needs numpy: pip install 'autonomy-ctx[embeddings]'")
-        self._vectors: Vectors = store
         self._sleep, self._clock = sleep, clock
         self._background = Background()
         self._pending: dict[EmbeddingGap, None] = {}
@@ -176,7 +176,7 @@ class VectorIndex:
         vector = await self._embed_query(query)
         if vector is None or self._number is None:
             return []
-        return await self._vectors.nearest(
+        return await self._store.nearest(
             agent, scope, vector, embedder=self._number, conversation=conversation, limit=limit
         )
 
@@ -253,8 +253,8 @@ class VectorIndex:
             room = self._batch_size - sum(len(block.texts) for block in blocks)
             if room <= 0:
                 break
-            # Before it is read: what is appended from now on is noted again.
-            del self._pending[place]
+            # Before it is read: what is appended from now on is noted again. A close may have dropped it.
+            self._pending.pop(place, None)
             found = await self._read_blocks(place, room)
             blocks += found
             if found:
@@ -287,7 +287,7 @@ class VectorIndex:
             await self._embed([_PROBE])
         assert self._number is not None
         agent, scope, conversation = place
-        found = await self._vectors.read_unembedded(
+        found = await self._store.read_unembedded(
             agent, scope, embedder=self._number, conversation=conversation, limit=limit
         )
         if found is None:
@@ -317,7 +317,7 @@ class VectorIndex:
 
     async def _put(self, blocks: Sequence[VectorBlock]) -> None:
         assert self._number is not None
-        if await self._vectors.put_vectors(blocks, embedder=self._number):
+        if await self._store.put_vectors(blocks, embedder=self._number):
             self.metrics["messages_embedded"] += sum(len(block.vectors) for block in blocks)
         else:
             self._note_replaced()
@@ -338,6 +338,14 @@ class VectorIndex:
         except Exception:
             return False
         return True
+
+    async def embed_texts(self, texts: list[str]) -> list[bytes]:
+        """The vectors of texts that are no messages, in the stored form; empty if there are none now."""
+        try:
+            return await self._embed(texts, TEXTS_TIMEOUT_SECONDS)
+        except Exception as error:
+            self._note_failure(error, self._query_pause, "searches use words only for now")
+            return []
 
     async def _embed(self, texts: list[str], timeout: float = CALL_TIMEOUT_SECONDS) -> list[bytes]:
         """The vectors of texts in the stored form. The first vectors register the embedder."""
@@ -370,7 +378,7 @@ class VectorIndex:
 
     async def _use_embedder(self, registration: _Registration, loop: Any, dimensions: int) -> None:
         try:
-            number = await self._vectors.use_embedder(self.name, dimensions)
+            number = await self._store.use_embedder(self.name, dimensions)
             self._number, self._dimensions = number, dimensions
         except Exception as error:
             registration.failure = error

@@ -1,19 +1,20 @@
-"""The protocol of a store that keeps vectors, and its values.
+"""The values by which a store keeps a vector for each message.
 
-A store with this protocol finds messages by meaning. It is optional and not part of `Store`. `VectorIndex`
-computes the vectors, a block at a time. The progress of each conversation is stored with each block, so that
-any process can continue. `autonomy_ctx.testing.VectorsContract` tests a store against the protocol.
+`VectorIndex` computes the vectors, a block at a time. The progress of each conversation is stored with each
+block, so that any process can continue. A vector is deleted with its message, in the same transaction; a fork
+uses the vectors of the messages that it shares. One embedder is active, under a number that is never used
+again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import NamedTuple
 
 from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.search_text import row_text
-from autonomy_ctx.memory.store import Key, SearchHit
+from autonomy_ctx.memory.store import Key
 
 # Of a long message the beginning and the end are embedded, this many characters of each: about 500 tokens in
 # all, which every embedder takes.
@@ -57,48 +58,6 @@ class VectorBlock(NamedTuple):
     vectors: tuple[MessageVector, ...]
 
 
-@runtime_checkable
-class Vectors(Protocol):
-    """Stores a vector for each message. A fork uses the vectors of the messages that it shares.
-
-    One embedder is active, under a number that is never used again. A vector is deleted with its message, in
-    the same transaction.
-    """
-
-    async def use_embedder(self, name: str, dimensions: int) -> int:
-        """Make an embedder the active one and return its number. Vectors of another embedder are deleted."""
-
-    async def read_unembedded(
-        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[EmbeddingBlock] | None:
-        """The next blocks without vectors, at most `limit` messages; empty if all have vectors.
-
-        The blocks of a conversation contain only its own messages. Returns None if the embedder is not
-        active.
-        """
-
-    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
-        """Store vectors and the progress; false, and nothing is stored, if the embedder is not active.
-
-        A deleted message gets no vector. A block that another process has stored is left out.
-        """
-
-    async def nearest(
-        self,
-        agent: str,
-        scope: str,
-        vector: bytes,
-        *,
-        embedder: int,
-        conversation: str | None = None,
-        limit: int,
-    ) -> list[SearchHit]:
-        """The messages of a scope with an agent, or of one conversation, nearest in meaning; best first.
-
-        The score is the cosine. Empty if the embedder is not active.
-        """
-
-
 def make_embedding_block(
     key: Key, start: int, head: int, rows: Sequence[tuple[int, str, int, int, str, str]], limit: int
 ) -> EmbeddingBlock:
@@ -107,13 +66,6 @@ def make_embedding_block(
     # What was appended since the head was read is for the next time, unless it is in the block.
     end = texts[-1].position if len(rows) > limit else max(head, texts[-1].position if texts else 0)
     return EmbeddingBlock(key, start, end, texts)
-
-
-def has_vectors(store: Any) -> TypeGuard[Vectors]:
-    """True for a store that keeps vectors, or wraps one that does."""
-    # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
-    names = ("use_embedder", "read_unembedded", "put_vectors", "nearest")
-    return all(callable(getattr(store, name, None)) for name in names)
 
 
 def embedded_text(text: str) -> str:

@@ -10,60 +10,43 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 
+from autonomy_ctx.background import current_loop
 
-class Waiter(Protocol):
+
+class Waiter:
     """Notified once by any thread; waited for by one task, in the loop that made it."""
 
-    loop: Any
+    def __init__(self, timeout: float) -> None:
+        self.loop, self._timeout, self._event = current_loop(), timeout, anyio.Event()
 
     def notify(self) -> None:
         """Wake the task. Only called in `loop`; use `notify_all` from elsewhere."""
+        self._event.set()
 
     @property
     def notified(self) -> bool:
         """True once it was notified: after a wait, false when the timeout passed first."""
+        return self._event.is_set()
 
-    def wait(self) -> Awaitable[None]:
+    async def wait(self) -> None:
         """Wait to be notified, or for the timeout. May be called again."""
-
-
-class WaiterFactory:
-    """Makes waiters with one timeout."""
-
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        self._timeouts: dict[asyncio.AbstractEventLoop, _TimeoutQueue] = {}
-
-    def make(self) -> Waiter:
-        """A waiter of the loop that runs now."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return _TrioWaiter(self.timeout)
-        timeouts = self._timeouts.get(loop)
-        if timeouts is None:
-            self._timeouts = {old: queue for old, queue in self._timeouts.items() if not old.is_closed()}
-            timeouts = self._timeouts[loop] = _TimeoutQueue(loop, self.timeout)
-        return _AsyncioWaiter(timeouts)
+        with anyio.move_on_after(self._timeout):
+            await self._event.wait()
 
 
 def notify_all(waiters: Iterable[Waiter]) -> None:
     """Notify waiters from any thread, with one call into each loop."""
     by_loop: dict[Any, list[Waiter]] = {}
     for waiter in waiters:
-        together = by_loop.get(waiter.loop)
-        if together is None:
-            by_loop[waiter.loop] = [waiter]
-        else:
-            together.append(waiter)
+        by_loop.setdefault(waiter.loop, []).append(waiter)
     for loop, together in by_loop.items():
         _notify_in_loop(loop, together)
 
@@ -83,87 +66,6 @@ def _notify_in_loop(loop: Any, waiters: list[Waiter]) -> None:
 def _notify_each(waiters: list[Waiter]) -> None:
     for waiter in waiters:
         waiter.notify()
-
-
-class _AsyncioWaiter:
-    __slots__ = ("_future", "_timeouts", "loop", "notified")
-
-    def __init__(self, timeouts: _TimeoutQueue) -> None:
-        self.loop = timeouts.loop
-        self._timeouts = timeouts
-        self.notified = False
-        self._future: asyncio.Future[None] | None = None
-
-    def notify(self) -> None:
-        # Kept as a fact: it may come between the end of one wait and the start of the next.
-        self.notified = True
-        if self._future is not None:
-            _end_wait(self._future)
-
-    def wait(self) -> asyncio.Future[None]:
-        # The future itself: a coroutine around it would be one more step for every job.
-        self._future = future = self.loop.create_future()
-        if self.notified:
-            future.set_result(None)
-        else:
-            self._timeouts.add(future)
-        return future
-
-
-def _end_wait(wait: asyncio.Future[None]) -> None:
-    if not wait.done():
-        wait.set_result(None)
-
-
-class _TimeoutQueue:
-    """The waits of one loop in the order they began, and a timer for the first of them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self.loop, self._seconds = loop, seconds
-        self._waits: deque[tuple[float, asyncio.Future[None]]] = deque()
-        self._armed = False
-
-    def add(self, wait: asyncio.Future[None]) -> None:
-        waits = self._waits
-        while waits and waits[0][1].done():
-            waits.popleft()
-        waits.append((self.loop.time() + self._seconds, wait))
-        if not self._armed:
-            self._arm()
-
-    def _arm(self) -> None:
-        self._armed = True
-        self.loop.call_at(self._waits[0][0], self._expire)
-
-    def _expire(self) -> None:
-        self._armed = False
-        waits, now = self._waits, self.loop.time()
-        while waits and (waits[0][0] <= now or waits[0][1].done()):
-            _end_wait(waits.popleft()[1])
-        if waits:
-            self._arm()
-
-
-class _TrioWaiter:
-    __slots__ = ("_event", "_timeout", "loop")
-
-    def __init__(self, timeout: float) -> None:
-        import trio
-
-        self.loop = trio.lowlevel.current_trio_token()
-        self._timeout = timeout
-        self._event = anyio.Event()
-
-    def notify(self) -> None:
-        self._event.set()
-
-    @property
-    def notified(self) -> bool:
-        return self._event.is_set()
-
-    async def wait(self) -> None:
-        with anyio.move_on_after(self._timeout):
-            await self._event.wait()
 
 
 T = TypeVar("T")
@@ -237,7 +139,7 @@ class WorkerThread:
         self, name: str, timeout: float, batch: Callable[[WorkerThread], None], end: Callable[[], None]
     ) -> None:
         self._name, self._batch, self._end = name, batch, end
-        self._waiter_factory = WaiterFactory(timeout)
+        self.timeout = timeout
         # Handed in by tasks; None asks the thread to stop.
         self._inbox: SimpleQueue[WorkerJob[Any] | None] = SimpleQueue()
         # Only the thread touches these.
@@ -249,7 +151,7 @@ class WorkerThread:
 
     def submit(self, work: Callable[[Any], T]) -> WorkerJob[T]:
         """Queue some work; the thread starts with the first."""
-        job = WorkerJob(work, self._waiter_factory.make())
+        job = WorkerJob(work, Waiter(self.timeout))
         self._inbox.put(job)
         if self._thread is None:
             self._start()
@@ -278,7 +180,7 @@ class WorkerThread:
         """Have the thread do what is queued and end; the waiter is notified then. None if it does not run."""
         if self._thread is None or not self._thread.is_alive():
             return None
-        end_waiter = WaiterFactory(grace).make()
+        end_waiter = Waiter(grace)
         self._end_waiters.append(end_waiter)
         self._inbox.put(None)
         return end_waiter

@@ -8,8 +8,8 @@ message are never removed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any
 
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import AgentConfigUpdate, AgentHandoff
@@ -77,27 +77,12 @@ def newest_user_index(items: Sequence[Item]) -> int | None:
     return None
 
 
-class _Links(NamedTuple):
-    """Links between the items of a history, and items that stay."""
-
-    # For the index of every result that has a call before it, the index of that call.
-    calls: dict[int, int]
-    # Where the messages are whose calls may still get a result.
-    running: set[int]
-    # Thinking that was stored as a message of its own, and the answer right after it.
-    thinking: list[tuple[int, int]]
-    # Where the newest message of a user stands; -1 when there is none.
-    newest_user: int
-    # What is never removed, but for running calls and the newest message of a user.
-    lasting: list[int]
-
-
 def match_results_to_calls(items: Sequence[Item]) -> dict[int, int]:
     """For the index of every result that has a call before it, the index of that call.
 
     An id used twice: a result belongs to the latest call before it, also when it comes twice.
     """
-    return _find_links(items).calls
+    return {result: call for call, result in _match_tool_pairs(items).spans}
 
 
 def running_calls(items: Sequence[Item]) -> set[int]:
@@ -106,61 +91,49 @@ def running_calls(items: Sequence[Item]) -> set[int]:
     A call without a result is over when its id was used again, or when the conversation went on
     without it: a user spoke after it and got an answer.
     """
-    return _find_links(items).running
+    pairs = _match_tool_pairs(items)
+    if not pairs.unanswered:
+        return set()
+    newest_user = settled = -1
+    for index, item in enumerate(items):
+        if not isinstance(item, Message):
+            continue
+        if item.role is USER:
+            newest_user = index
+        elif item.role is ASSISTANT and not item.tool_calls and not is_summary(item):
+            settled = newest_user
+    return {index for call, index in pairs.unanswered if index > settled and pairs.calls[call] == index}
 
 
 def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[list[int]]:
     """The indexes of what may go, in groups that go together, oldest first; linear time."""
-    links = _find_links(items)
-    calls, heads = links.calls, list(range(len(items)))
+    calls, heads = match_results_to_calls(items), list(range(len(items)))
     for result, call in calls.items():
         heads[result] = call
+    said = [(index, item) for index, item in enumerate(items) if isinstance(item, Message)]
     # From the end: several thoughts in a row stay with the same answer.
-    for index, answer in reversed(links.thinking):
-        heads[index] = heads[answer]
-    staying = set(links.lasting)
+    for (index, thought), (answer, message) in reversed(list(pairwise(said))):
+        if _only_thinking(thought) and message.role is ASSISTANT:
+            heads[index] = heads[answer]
+    found = newest_user_index(items)
+    newest_user = -1 if found is None else found
+    staying = {index for index, item in enumerate(items) if is_summary(item) or is_structural(item)}
+    # What asks for the answer of the newest turn: that goes on.
+    staying.update(at for at, one in said if at > newest_user and OUTPUT_REQUEST in one.extra)
     if keep_newest_user:
-        staying.add(links.newest_user)
-    whole = {heads[index] for index in links.running}
-    for index in staying - links.running:
+        staying.add(newest_user)
+    running = running_calls(items)
+    whole = {heads[index] for index in running}
+    for index in staying - running:
         # Its other half would be left alone.
         if index in calls or (index >= 0 and _makes_calls(items[index])):
             whole.add(heads[index])
-    staying |= links.running
+    staying |= running
     groups: dict[int, list[int]] = {}
     for index, head in enumerate(heads):
         if index not in staying and head not in whole:
             groups.setdefault(head, []).append(index)
     return list(groups.values())
-
-
-def _find_links(items: Sequence[Item]) -> _Links:
-    pairs = _match_tool_pairs(items)
-    thinking: list[tuple[int, int]] = []
-    lasting: list[int] = []
-    requests: list[int] = []
-    newest_user = settled = last_thinking = -1
-    for index, item in enumerate(items):
-        summarizes = is_summary(item)
-        if summarizes or is_structural(item):
-            lasting.append(index)
-        if not isinstance(item, Message):
-            continue
-        if item.role is USER:
-            newest_user = index
-        elif OUTPUT_REQUEST in item.extra:
-            requests.append(index)
-        elif item.role is ASSISTANT:
-            if last_thinking >= 0:
-                thinking.append((last_thinking, index))
-            if not item.tool_calls and not summarizes:
-                settled = newest_user
-        last_thinking = index if _only_thinking(item) else -1
-    # The turn that they are for goes on.
-    lasting += [index for index in requests if index > newest_user]
-    running = {index for call, index in pairs.unanswered if index > settled and pairs.calls[call] == index}
-    calls = {result: call for call, result in pairs.spans}
-    return _Links(calls, running, thinking, newest_user, lasting)
 
 
 def _makes_calls(item: Item) -> bool:

@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.messages.message import Message, new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.messages.message import (
+    Message,
+    check_type,
+    new_id,
+    now,
+    parse_extra,
+    parse_text,
+    parse_time,
+)
 from autonomy_ctx.validation import number_problem, seconds_problem
 
 # What marks a message of a log as mail, with all that was sent beside the content.
@@ -33,8 +41,7 @@ class _Event:
 
     def _check_texts(self, *names: str) -> None:
         for name in names:
-            if not isinstance(value := getattr(self, name), str):
-                raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
+            check_type(getattr(self, name), str, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,29 +106,17 @@ def remaining_budget(budget: int, value: Any) -> int:
     return budget
 
 
-def validate_json(value: Any, path: str) -> Any:
-    """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
-    try:
-        return _copy_json(value, 0)
-    except _NotJson as error:
-        place, problem = path + "".join(reversed(error.path)), error.problem
-    raise InvalidMessage(place if len(place) <= 120 else f"{place[:60]}...{place[-50:]}", problem)
-
-
 # Python itself refuses to write longer numbers out.
 _MAX_DIGITS = 4300
 _INTEGER_LIMIT = 10**_MAX_DIGITS
 
 
-class _NotJson(Exception):
-    """A value that JSON cannot hold; the steps to it are added, innermost first, on the way out."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        self.path: list[str] = []
+def validate_json(value: Any, path: str) -> Any:
+    """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
+    return _copy_json(value, (path,))
 
 
-def _copy_json(value: Any, depth: int) -> Any:
+def _copy_json(value: Any, path: tuple[str | int, ...]) -> Any:
     # Enums and other subclasses of the JSON types are stored as what they stand for.
     if value is None or isinstance(value, bool):
         return value
@@ -136,40 +124,33 @@ def _copy_json(value: Any, depth: int) -> Any:
         return str.__str__(value)
     if isinstance(value, int):
         if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
-            raise _NotJson(
-                f"is a number of more than {_MAX_DIGITS} digits, which JSON cannot hold; use a string"
-            )
+            problem = f"is a number of more than {_MAX_DIGITS} digits, which JSON cannot hold; use a string"
+            raise _not_json(path, problem)
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _NotJson(f"is {value}, which JSON cannot hold; use None or a string")
+            raise _not_json(path, f"is {value}, which JSON cannot hold; use None or a string")
         return float(value)
-    if depth > MAX_DEPTH:
-        raise _NotJson(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
+    if len(path) > MAX_DEPTH + 1:
+        raise _not_json(path, f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
     if isinstance(value, dict):
         copy = {}
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise _NotJson(f"has a key of type {type(key).__name__}; keys must be strings")
-            try:
-                copy[str.__str__(key)] = _copy_json(inner, depth + 1)
-            except _NotJson as error:
-                error.path.append(f".{key}")
-                raise
+                raise _not_json(path, f"has a key of type {type(key).__name__}; keys must be strings")
+            copy[str.__str__(key)] = inner if type(inner) is str else _copy_json(inner, (*path, key))
         return copy
     if isinstance(value, list):
-        copies = []
-        for index, inner in enumerate(value):
-            try:
-                copies.append(_copy_json(inner, depth + 1))
-            except _NotJson as error:
-                error.path.append(f"[{index}]")
-                raise
-        return copies
-    raise _NotJson(
-        f"is of type {type(value).__name__}, which JSON cannot hold; "
-        f"convert it to a string, number, list or dict"
-    )
+        return [_copy_json(inner, (*path, index)) for index, inner in enumerate(value)]
+    kind = type(value).__name__
+    problem = f"is of type {kind}, which JSON cannot hold; convert it to a string, number, list or dict"
+    raise _not_json(path, problem)
+
+
+def _not_json(path: tuple[str | int, ...], problem: str) -> InvalidMessage:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    place = "".join(steps).removeprefix(".")
+    return InvalidMessage(place if len(place) <= 120 else f"{place[:60]}...{place[-50:]}", problem)
 
 
 def preview(value: Any) -> str:
@@ -215,8 +196,12 @@ class JsonEncoder:
             raise InvalidResult(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
         if isinstance(value, Enum):
             return self.encode(value.value, (*above, id(value)))
-        if isinstance(value, int | float):
-            return _encode_number(value)
+        if isinstance(value, int):
+            if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
+                raise InvalidResult("contains a number with too many digits")
+            return int(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else str(float(value))
         if isinstance(value, str):
             return str.__str__(value)
         within = (*above, id(value))
@@ -254,17 +239,6 @@ class JsonEncoder:
             return str.__str__(key)
         made = self.encode(key)
         return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
-
-
-def _encode_number(value: float) -> Any:
-    if isinstance(value, int):
-        try:
-            # Python refuses to write a number of too many digits, and says so here.
-            str(int(value))
-        except ValueError:
-            raise InvalidResult("holds a number of too many digits") from None
-        return int(value)
-    return float(value) if math.isfinite(value) else str(float(value))
 
 
 def _sort_key(value: Any) -> tuple[str, Any]:

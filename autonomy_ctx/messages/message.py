@@ -10,17 +10,25 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.json_values import EMPTY, freeze, preview, thaw, validate_json
 
+T = TypeVar("T")
 ImageDetail: TypeAlias = Literal["auto", "low", "high"]
+_TYPE_NAMES: dict[type, str] = {str: "a string", dict: "a dict", Mapping: "a dict"}
+
+
+def check_type(value: Any, kind: type[T], path: str) -> T:
+    """The value; `InvalidMessage` says at which place it must be of another type."""
+    if not isinstance(value, kind):
+        raise InvalidMessage(path, f"must be {_TYPE_NAMES[kind]}, not {type(value).__name__}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +39,7 @@ class TextContent:
     type: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise InvalidMessage("text", f"must be a string, not {type(self.text).__name__}")
+        check_type(self.text, str, "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +73,9 @@ class ThinkingContent:
     type: ClassVar[str] = "thinking"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise InvalidMessage("thinking", f"must be a string, not {type(self.text).__name__}")
-        for name in ("signature", "redacted"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
+        check_type(self.text, str, "thinking")
+        parse_text(self.signature, "signature")
+        parse_text(self.redacted, "redacted")
         if self.redacted is not None and (self.text or self.signature is not None):
             raise InvalidMessage("redacted", "must be alone: a redacted block has no text and no signature")
 
@@ -89,12 +93,10 @@ def parse_content(value: Any, path: str = "content") -> Content:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, PART_TYPES):
-        return value
-    if isinstance(value, dict):
-        return _parse_part(value, path)
     if isinstance(value, list | tuple):
         return tuple(parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
+    if isinstance(value, (*PART_TYPES, dict)):
+        return parse_list_part(value, path)
     raise InvalidMessage(path, f"must be text, a part or a list of parts, not {type(value).__name__}")
 
 
@@ -154,6 +156,8 @@ def _parse_part(value: dict[str, Any], path: str) -> Part:
             return ThinkingContent("", redacted=_require_string(value, "data", path))
         case "text" | "input_text" | "output_text":
             raise InvalidMessage(f"{path}.text", "is missing from a text part")
+    if kind is None and "role" in value:
+        raise InvalidMessage(path, "is a message, not a part of one; give one message at a time")
     raise InvalidMessage(
         f"{path}.type",
         f"is {preview(kind)}; known are text, image, image_url, thinking and redacted_thinking",
@@ -199,11 +203,13 @@ def _part_to_json(part: Part) -> dict[str, Any]:
 
 
 def _require_string(value: dict[str, Any], key: str, path: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str):
-        problem = "is missing" if found is None else f"must be a string, not {type(found).__name__}"
-        raise InvalidMessage(f"{path}.{key}", problem)
-    return found
+    return _check_string(value.get(key), f"{path}.{key}")
+
+
+def _check_string(value: Any, path: str) -> str:
+    if value is None:
+        raise InvalidMessage(path, "is missing")
+    return check_type(value, str, path)
 
 
 def _optional_string(value: dict[str, Any], key: str, path: str) -> str | None:
@@ -230,16 +236,12 @@ class ToolCall:
     extra: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        if self.id is not None and not isinstance(self.id, str):
-            raise InvalidMessage("tool_calls.id", f"must be a string, not {type(self.id).__name__}")
-        if not isinstance(self.name, str):
-            raise InvalidMessage("tool_calls.name", f"must be a string, not {type(self.name).__name__}")
+        parse_text(self.id, "tool_calls.id")
+        check_type(self.name, str, "tool_calls.name")
         if not isinstance(self.arguments, str):
             raise InvalidMessage("tool_calls.arguments", "must be JSON text; use json.dumps on a dict")
         if self.extra is not EMPTY:
-            if not isinstance(self.extra, Mapping):
-                raise InvalidMessage("tool_calls.extra", f"must be a dict, not {type(self.extra).__name__}")
-            object.__setattr__(self, "extra", freeze(validate_json(dict(self.extra), "tool_calls.extra")))
+            object.__setattr__(self, "extra", parse_extra(self.extra, "tool_calls.extra"))
 
     def parse_arguments(self) -> dict[str, Any]:
         """The arguments as a dict; empty text means no arguments."""
@@ -263,27 +265,16 @@ def parse_call(value: Any, path: str) -> ToolCall:
     """A call from a `ToolCall`, the nested OpenAI shape or the flat `{"id", "name"}` shape."""
     if isinstance(value, ToolCall):
         return value
-    if not isinstance(value, dict):
-        raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
-    inner = value.get("function", value)
-    if not isinstance(inner, dict):
-        raise InvalidMessage(f"{path}.function", f"must be a dict, not {type(inner).__name__}")
-    name, arguments, call_id = inner.get("name"), inner.get("arguments", ""), value.get("id")
-    if not isinstance(name, str):
-        where = f"{path}.function.name" if inner is not value else f"{path}.name"
-        raise InvalidMessage(
-            where, "is missing" if name is None else f"must be a string, not {type(name).__name__}"
-        )
-    if call_id is not None and not isinstance(call_id, str):
-        raise InvalidMessage(f"{path}.id", f"must be a string, not {type(call_id).__name__}")
+    check_type(value, dict, path)
+    inner = check_type(value.get("function", value), dict, f"{path}.function")
+    name = _check_string(inner.get("name"), f"{path}.name" if inner is value else f"{path}.function.name")
+    call_id, arguments = parse_text(value.get("id"), f"{path}.id"), inner.get("arguments", "")
     if arguments is None:
         arguments = ""
     elif not isinstance(arguments, str):
         arguments = json.dumps(validate_json(arguments, f"{path}.arguments"), ensure_ascii=False)
-    extra = value.get("extra") or {}
-    if not isinstance(extra, dict):
-        raise InvalidMessage(f"{path}.extra", f"must be a dict, not {type(extra).__name__}")
-    extra = {**extra, **{key: inner for key, inner in value.items() if key not in _CALL_KEYS}}
+    extra = dict(check_type(value.get("extra") or {}, dict, f"{path}.extra"))
+    extra |= {key: inner for key, inner in value.items() if key not in _CALL_KEYS}
     return ToolCall(call_id, name, arguments, extra or EMPTY)
 
 
@@ -314,12 +305,6 @@ ROLES: dict[str, ChatRole] = {role.value: role for role in ChatRole}
 ASSISTANT, TOOL, USER = ChatRole.ASSISTANT, ChatRole.TOOL, ChatRole.USER
 
 
-# Seeded by the system, apart from the generator that user code may seed, and anew after a fork.
-_random = random.Random()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
-
-
 def now() -> datetime:
     """The current time, always with its zone."""
     return datetime.now(UTC)
@@ -328,7 +313,8 @@ def now() -> datetime:
 def new_id() -> str:
     """A unique id that sorts by time, so that indexes over ids grow at one end."""
     milliseconds = int(now().timestamp() * 1000)
-    return f"{milliseconds << 80 | _random.getrandbits(80):032x}"
+    # Of the system: user code may seed Python's own generator, and a fork would go on with the same numbers.
+    return f"{milliseconds << 80 | int.from_bytes(os.urandom(10)):032x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,9 +474,7 @@ def parse_text(value: Any, path: str) -> str | None:
     """A string or None."""
     if value is None or type(value) is str:
         return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    raise InvalidMessage(path, f"must be a string, not {type(value).__name__}")
+    return str.__str__(check_type(value, str, path))
 
 
 def parse_flag(value: Any, path: str) -> bool:
@@ -504,8 +488,7 @@ def parse_extra(value: Any, path: str) -> Mapping[str, Any]:
     """Free-form data as a read-only copy; None means none."""
     if value is None:
         return EMPTY
-    if not isinstance(value, Mapping):
-        raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
+    check_type(value, Mapping, path)  # type: ignore[type-abstract]
     frozen: Mapping[str, Any] = freeze(validate_json(dict(value), path))
     return frozen or EMPTY
 

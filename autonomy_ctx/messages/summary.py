@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from itertools import pairwise
@@ -25,6 +25,7 @@ from autonomy_ctx.messages.message import (
     TextContent,
     ToolCall,
     call_to_json,
+    check_type,
     content_to_json,
 )
 from autonomy_ctx.validation import int_problem
@@ -42,8 +43,7 @@ class Segment:
     provisional: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise InvalidMessage("segments.text", f"must be a string, not {type(self.text).__name__}")
+        check_type(self.text, str, "segments.text")
         for name in ("first", "last"):
             problem = int_problem(getattr(self, name))
             if problem is not None:
@@ -128,8 +128,7 @@ class Summary(Message):
         ) -> None: ...
 
     def __post_init__(self, _made_from: MessageOrigin) -> None:
-        if not isinstance(self.facts, str):
-            raise InvalidMessage("facts", f"must be a string, not {type(self.facts).__name__}")
+        check_type(self.facts, str, "facts")
         if not self.segments and not self.facts:
             raise InvalidMessage("segments", "must not be empty: a summary covers at least one message")
         parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in self.segments)
@@ -149,12 +148,8 @@ class Summary(Message):
 
     def model_dump(self) -> dict[str, Any]:
         """All that `Summary(**...)` needs, as values that `json.dump` takes."""
-        segments = [
-            {"text": part.text, "first": part.first, "last": part.last, "provisional": part.provisional}
-            for part in self.segments
-        ]
         return {
-            "segments": segments,
+            "segments": [asdict(part) for part in self.segments],
             "facts": self.facts,
             "id": self.id,
             "created_at": self.created_at.isoformat(),

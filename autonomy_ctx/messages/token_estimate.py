@@ -1,7 +1,7 @@
 """The built-in estimate of tokens: no vocabulary, no download.
 
 It counts what a tokenizer splits a text at: words, capitals, numbers, marks, line breaks, and characters by
-script. The weights are a fit to `o200k_base`. `token_scripts.json` has what scripts cost in other
+script. The weights are a fit to `o200k_base`. `token_scripts.json` has what scripts cost, also in other
 vocabularies, and syllables of Japanese and Korean that are often one token. Long runs of one character are
 counted apart, by how many of it make one token.
 """
@@ -14,7 +14,6 @@ from string import ascii_lowercase, ascii_uppercase, digits
 
 from autonomy_ctx._lazy import lazy_pattern
 
-# ruff: noqa: RUF001 - letters and marks of many scripts are meant as they are
 # Thousandths of a token, so that sums are exact. Least squares of the relative error against o200k over 2 KB
 # pieces of manuals, stories, declarations and program messages in 30 languages, source code, JSON, CSV, logs,
 # identifiers and emoji.
@@ -25,29 +24,8 @@ PER_NUMBER, PER_FOUR_DIGITS, PER_SPACE_BEFORE_NUMBER = 1219, 1085, 891
 PER_DIGIT_APART = 1050
 PER_MARK, PER_MARKS_BEFORE_WORD, PER_OTHER_MARKS = 179, 553, 636
 PER_LINE, PER_EMPTY_LINE, PER_INDENT, PER_TAB = 611, -600, 739, 689
-# The commonest first.
-PER_SCRIPT = (
-    ("z", 749),  # Han
-    ("k", 345),  # kana
-    ("c", 115),  # Cyrillic
-    ("r", 162),  # Arabic
-    ("i", 238),  # Indic scripts and Thai
-    ("w", 480),  # Hangul
-    ("a", 1564),  # accented letters of western Europe
-    ("e", 1087),  # those of eastern Europe
-    ("v", 0),  # Vietnamese: less than its words
-    ("t", 867),  # typographic marks
-    ("x", 1223),  # emoji
-    ("f", 1127),  # full-width forms
-    ("s", 1098),  # signs of Latin-1
-    ("g", 234),  # Greek
-    ("h", 227),  # Hebrew
-    ("o", 1525),  # Armenian and others
-)
 # Where the letters of a language say more than its script.
 PER_DEVANAGARI, PER_THAI = -93, 139
-# By the second byte: most of hiragana, the rest and half of katakana, the other half.
-PER_KANA = ((b"\xe3\x81", 811), (b"\xe3\x82", 430), (b"\xe3\x83", 212))
 PER_POLISH, PER_OTHER_CYRILLIC, PER_TRADITIONAL = -82, 1380, 5033
 # Letters and words beside those by which the language is known, at most so many for each.
 PER_VIETNAMESE, PER_VIETNAMESE_WORD, MAX_VIETNAMESE_WORDS = 1113, -850, 3
@@ -58,21 +36,6 @@ PER_JOINER, PER_SKIN_TONE, PER_MARK_AFTER_LETTER = 1881, 897, 629
 # No text of ordinary length has fewer tokens for its characters.
 MIN_PER_CHARACTER = 80
 
-# How many of a character in a row make one token; of any other, one.
-_CHARACTERS_PER_TOKEN = {
-    character: length
-    for length, characters in (
-        (2, "&DGHJKNPQRSTUVWZ[]`gjnpqtuwz{}\r■☆·•。、，？～い哈ㅋㅎаоеиüم"),
-        (3, digits),
-        (4, "\"$'(),BCEILMOY\\bcdehikmrsvy|█★–！ー・ه\u200b"),
-        (8, "<>?@AF^aflox━═\u00a0\ufffd"),
-        (16, "!:;X\t\n─□…—\u3000"),
-        (32, "%+~"),
-        (64, "#*-./=_"),
-        (128, " "),
-    )
-    for character in characters
-}
 # A run that is counted apart has at least so many characters. Every fourth character is looked at, and six
 # equal ones in a row are the sign of one.
 _MIN_RUN_LENGTH, _RUN_STEP = 24, 4
@@ -90,6 +53,17 @@ def _piece_pattern(pieces: list[str]) -> str:
 
 
 _DATA = json.loads(Path(__file__).with_name("token_scripts.json").read_bytes())
+# By letters that stand for them, the commonest first. Vietnamese letters cost less than their words.
+PER_SCRIPT: dict[str, int] = {letter: kind["cost"] for letter, kind in _DATA["kinds"].items()}
+# By the second byte: most of hiragana, the rest and half of katakana, the other half.
+PER_KANA = tuple((bytes.fromhex(lead), cost) for lead, cost in _DATA["kana"].items())
+# How many of a character in a row make one token; of any other, one.
+_CHARACTERS_PER_TOKEN = {
+    character: int(length) for length, characters in _DATA["run_lengths"].items() for character in characters
+}
+# By the beginning of a model's name, the longest first: its vocabulary, and if every digit is a token.
+VOCABULARY_BY_MODEL: dict[str, str] = _DATA["models"]
+DIGITS_APART = tuple(_DATA["digits_apart"])
 # Syllables that tokenizers keep together, the longest first.
 _PIECES = {script: lazy_pattern(_piece_pattern(pieces.split())) for script, pieces in _DATA["pieces"].items()}
 # For each vocabulary: what a character costs more, or less, than in `o200k_base`, by its first bytes.
@@ -116,32 +90,13 @@ def _class_letter(byte: int) -> str:
     return "t" if byte == 0x09 else "m"
 
 
-# The first byte of UTF-8 from which on a script begins.
-_SCRIPTS = (
-    (0xC2, "s"),
-    (0xC3, "a"),
-    (0xC4, "e"),
-    (0xC6, "v"),
-    (0xC8, "a"),
-    (0xCE, "g"),
-    (0xD0, "c"),
-    (0xD4, "o"),
-    (0xD7, "h"),
-    (0xD8, "r"),
-    (0xE0, "i"),
-    (0xE1, "v"),
-    (0xE2, "t"),
-    (0xE3, "k"),
-    (0xE4, "z"),
-    (0xEA, "w"),
-    (0xEE, "f"),
-    (0xF0, "x"),
-)
+# The first byte of UTF-8 from which on a script begins, the last script first.
+_FIRST_BYTES = [(int(first, 16), letter) for first, letter in reversed(_DATA["first_bytes"].items())]
 
 
 def _script_letter(byte: int) -> str:
     """The letter for the script that the first byte of a UTF-8 sequence announces."""
-    return next((letter for first, letter in reversed(_SCRIPTS) if byte >= first), " ")
+    return next((letter for first, letter in _FIRST_BYTES if byte >= first), " ")
 
 
 _CLASS_TABLE = "".join(map(_class_letter, range(256))).encode()
@@ -215,7 +170,7 @@ def _cost_of_scripts(data: bytes, classes: bytes) -> int:
     """Cost of characters beyond ASCII besides the words they are in."""
     scripts, count = data.translate(_SCRIPT_TABLE, _NOT_LEAD_BYTES).decode(), data.count
     cost, left = PER_MARK_AFTER_LETTER * classes.count(b"um"), len(scripts)
-    for letter, weight in PER_SCRIPT:
+    for letter, weight in PER_SCRIPT.items():
         if not left:
             break
         found = scripts.count(letter)

@@ -9,14 +9,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message, TextContent, ThinkingContent
 from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.token_estimate import SCRIPT_COSTS, estimate_tokens
+from autonomy_ctx.messages.token_estimate import (
+    DIGITS_APART,
+    SCRIPT_COSTS,
+    VOCABULARY_BY_MODEL,
+    estimate_tokens,
+)
 
 MIN_REPORT_WEIGHT = 0.2
 MIN_FACTOR_CHANGE = 0.05
@@ -78,7 +83,7 @@ class Calibration:
         return {
             "average": self._average,
             "reports": self._reports,
-            "steps": [{"factor": step.factor, "reports": step.reports} for step in self.steps],
+            "steps": [asdict(step) for step in self.steps],
         }
 
     @classmethod
@@ -120,20 +125,6 @@ class TextCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
-# Models whose vocabulary has one token per digit.
-_DIGITS_APART = (
-    "qwen",
-    "gemma",
-    "gemini",
-    "mistral",
-    "mixtral",
-    "ministral",
-    "codestral",
-    "devstral",
-    "llama-2",
-)
-
-
 class EstimatedTextCounter:
     """The built-in estimate: no download, no dependency.
 
@@ -153,7 +144,7 @@ class EstimatedTextCounter:
     def for_model(cls, model: str) -> EstimatedTextCounter:
         """The estimate for a model, chosen by its name if the name is known."""
         bare = _bare_model_name(model)
-        return cls(digits_apart=bare.startswith(_DIGITS_APART), vocabulary=_vocabulary_of(bare))
+        return cls(digits_apart=bare.startswith(DIGITS_APART), vocabulary=_vocabulary_of(bare))
 
     def count(self, text: str) -> int:
         return estimate_tokens(text, digits_apart=self.digits_apart, vocabulary=self.vocabulary)
@@ -184,7 +175,7 @@ class TokenCounter:
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
         """The tokens of tool descriptions, which a model reads on every turn."""
-        return self.calibration.scale(self._raw_tools(tools))
+        return self.calibration.scale(self.count_definitions(tools))
 
     def observe(
         self,
@@ -195,7 +186,7 @@ class TokenCounter:
     ) -> bool:
         """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
         counted = sum(map(self.count_uncalibrated, wire.from_dicts(messages)))
-        return self.calibration.observe(counted + self._raw_tools(tools), reported)
+        return self.calibration.observe(counted + self.count_definitions(tools), reported)
 
     def count_uncalibrated(self, message: Message) -> int:
         """The count before calibration, which is stored with each message."""
@@ -204,8 +195,9 @@ class TokenCounter:
             return origin.tokens
         return count_message(message, self.text_counter.count)
 
-    def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        texts = (json.dumps(tool, ensure_ascii=False) for tool in tools)
+    def count_definitions(self, definitions: Sequence[Mapping[str, Any]]) -> int:
+        """The count before calibration of what is sent as JSON: tools, or the schema of an answer."""
+        texts = (json.dumps(one, ensure_ascii=False, default=str) for one in definitions)
         return sum(PER_TOOL + self.text_counter.count(text) for text in texts)
 
 
@@ -241,29 +233,6 @@ def count_each(counter: TokenCounter, messages: Iterable[Message]) -> list[int]:
     return [counter.count_uncalibrated(message) for message in messages]
 
 
-# Longest prefix first: the first that fits a model's name decides.
-_VOCABULARIES = (
-    ("gpt-3.5", "cl100k_base"),
-    ("gpt-4o", "o200k_base"),
-    ("gpt-4.", "o200k_base"),
-    ("gpt-4", "cl100k_base"),
-    ("gpt-oss", "gpt-oss"),
-    ("gpt-", "o200k_base"),
-    ("o1", "o200k_base"),
-    ("o3", "o200k_base"),
-    ("o4", "o200k_base"),
-    ("llama-2", "llama2"),
-    ("llama", "llama3"),
-    ("qwen", "qwen3"),
-    ("deepseek", "deepseek_v3"),
-    ("mistral", "mistral_v3"),
-    ("gemma", "gemma3"),
-    ("glm", "glm4"),
-    ("kimi", "kimi_k2"),
-    ("phi", "phi4"),
-)
-
-
 def _bare_model_name(model: str) -> str:
     """The name of a model without that of its provider."""
     return model.rsplit("/", 1)[-1].lower()
@@ -271,7 +240,7 @@ def _bare_model_name(model: str) -> str:
 
 def _vocabulary_of(bare: str) -> str:
     """The vocabulary of a model, by its name; the name itself if none is known."""
-    return next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
+    return next((name for prefix, name in VOCABULARY_BY_MODEL.items() if bare.startswith(prefix)), bare)
 
 
 def token_counter_of(memory: Any) -> TokenCounter | None:

@@ -24,6 +24,7 @@ from autonomy_ctx.messages.message import (
     Message,
     MessageOrigin,
     call_to_json,
+    check_type,
     content_to_json,
     new_id,
     now,
@@ -36,24 +37,8 @@ from autonomy_ctx.messages.summary import Segment, Summary
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
 
 # What a message dict may hold that is a field of its own; everything else is `extra`.
-_MESSAGE_FIELDS = frozenset(
-    {
-        "type",
-        "role",
-        "content",
-        "tool_calls",
-        "tool_call_id",
-        "name",
-        "is_error",
-        "id",
-        "message_id",
-        "created_at",
-        "timestamp",
-        "agent",
-        "agent_id",
-        "phase",
-    }
-)
+_MESSAGE_FIELDS = frozenset(one.name for one in fields(Message) if one.name not in ("extra", "_origin"))
+_MESSAGE_FIELDS |= {"type", "message_id", "timestamp", "agent_id"}
 # Those whose value in a dict is that of the message, where the content is a string.
 _OWN_FIELDS = frozenset({"role", "content", "tool_call_id", "name", "agent", "phase"})
 
@@ -264,9 +249,7 @@ def time_to_json(time: datetime) -> float | str:
 
 def _extra_fields(form: dict[str, Any]) -> Any:
     nested = form.get("extra")
-    if nested is not None and not isinstance(nested, dict):
-        raise InvalidMessage("extra", f"must be a dict, not {type(nested).__name__}")
-    extra = dict(nested or {})
+    extra = {} if nested is None else dict(check_type(nested, dict, "extra"))
     extra.update((key, value) for key, value in form.items() if key not in _MESSAGE_FIELDS and key != "extra")
     return extra or EMPTY
 

@@ -10,8 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 
 import anyio
 
@@ -25,6 +24,7 @@ from autonomy_ctx.formats.base import (
     CallStarted,
     ModelReply,
     ReplyFinished,
+    RequestOptions,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
@@ -43,9 +43,6 @@ AnyMessage = Message | Mapping[str, Any]
 
 # Of one reply. More is a fault of the model: each call is run, and all are held in memory together.
 MAX_CALLS, MAX_PARTS = 256, 1_000
-
-# Names of parameters, for as long as the functions exist: to read a signature takes longer than the call.
-_PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
 
 
 class CachedContext(Protocol):
@@ -106,17 +103,6 @@ class PromptTooLong(Exception):
         self.window = window
 
 
-class _Options(NamedTuple):
-    """The options of a request beside its messages."""
-
-    tools: Sequence[Mapping[str, Any]] = ()
-    max_tokens: int | None = None
-    breakpoints: Sequence[int] = ()
-    answered_call_ids: Sequence[str] = ()
-    cache: CacheFields = NO_CACHE_FIELDS
-    output: OutputSchema | None = None
-
-
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
     """Tell whether a model takes messages as they are.
 
@@ -145,7 +131,15 @@ async def complete(
     parts. Other errors are the model's own. The span of the call has the `trace_attributes`. `output` is for
     a `Model` that takes it.
     """
-    options = _Options(tools, max_tokens, breakpoints, answered_call_ids, cache, output)
+    options = RequestOptions(
+        tools=tools,
+        max_tokens=max_tokens,
+        stream=on_event is not None,
+        breakpoints=breakpoints,
+        answered_call_ids=answered_call_ids,
+        cache=cache,
+        options={} if output is None else {"output": output},
+    )
     with chat_span(
         model,
         messages,
@@ -159,18 +153,17 @@ async def complete(
         _check_count(model, "tool calls", len(reply.tool_calls), MAX_CALLS)
         _check_count(model, "parts", len(reply.parts), MAX_PARTS)
         if not is_answer(reply):
-            raise InvalidModelReply(_name(model), "holds neither text nor calls")
+            raise InvalidModelReply(_name(model), "has neither text nor calls")
     return _with_call_ids(reply)
 
 
 def _note_chunks(on_event: OnEvent | None, span: OperationSpan) -> OnEvent | None:
-    if on_event is None or not span.is_active:
-        return on_event
-    passed_on = on_event
+    if on_event is None:
+        return None
 
     async def note_and_pass_on(event: StreamEvent) -> None:
         span.note_chunk()
-        await passed_on(event)
+        await on_event(event)
 
     return note_and_pass_on
 
@@ -194,12 +187,15 @@ async def complete_prompt(
     Raises `CallFailed` or `PromptTooLong`, never anything else but a cancellation.
     """
     messages: Sequence[AnyMessage] = prompt.messages
-    options = _Options(max_tokens=max_tokens)
+    options = RequestOptions(max_tokens=max_tokens)
     if (cached := prompt.context) is not None:
         # In the same form as an agent sends it, so that both requests have the same prefix.
         messages = [*cached.messages, *messages]
-        options = _Options(
-            cached.tools, max_tokens, tuple(cached.breakpoints), cache=CacheFields(key=cached.cache_key)
+        options = RequestOptions(
+            tools=cached.tools,
+            max_tokens=max_tokens,
+            breakpoints=tuple(cached.breakpoints),
+            cache=CacheFields(key=cached.cache_key),
         )
     try:
         with (
@@ -223,25 +219,23 @@ async def complete_prompt(
 
 
 async def _reply(
-    model: ChatModel, messages: Sequence[AnyMessage], options: _Options, on_event: OnEvent | None
+    model: ChatModel, messages: Sequence[AnyMessage], options: RequestOptions, on_event: OnEvent | None
 ) -> ModelReply:
     """Whatever the model replies, read; a client's error that says the request was too long is typed."""
     try:
         if takes_messages(model):
-            fields = _cache_options(model, options.cache)
-            if options.output is not None:
-                fields["output"] = options.output
             answer: Any = await model.complete_chat(
                 messages,
                 tools=options.tools,
-                stream=on_event is not None,
+                stream=options.stream,
                 max_tokens=options.max_tokens,
                 breakpoints=options.breakpoints or None,
                 answered_call_ids=options.answered_call_ids or None,
-                **fields,
+                **_cache_options(model, options.cache),
+                **options.options,
             )
         else:
-            answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)
+            answer = await _call_with_dicts(model, messages, options)
         if hasattr(answer, "__aiter__") and not isinstance(answer, ModelReply):
             # Where nobody asked for a stream, a reply may only look like one: a mock has every method.
             whole = None if on_event is not None else read_reply(answer)
@@ -268,22 +262,20 @@ async def _reply(
     return reply
 
 
-def _cache_options(model: Any, cache: CacheFields) -> dict[str, Any]:
-    if not getattr(type(model), "takes_cache_fields", False):
+def _cache_options(model: Any, cache: CacheFields | None) -> dict[str, Any]:
+    if cache is None or not getattr(type(model), "takes_cache_fields", False):
         return {}
     return {"cache_key": cache.key} | ({"long_cache": True} if cache.is_long else {})
 
 
-async def _call_with_dicts(
-    model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
-) -> Any:
+async def _call_with_dicts(model: ChatModel, messages: Sequence[AnyMessage], options: RequestOptions) -> Any:
     """Call a model that takes dicts, with the options that its `complete_chat` takes."""
     dicts = [
         model_dict(message) if isinstance(message, Message) else dict(message)
         async for some in Chunks(messages)
         for message in some
     ]
-    given: dict[str, Any] = {"stream": stream}
+    given: dict[str, Any] = {"stream": options.stream}
     if options.tools:
         given["tools"] = [dict(tool) for tool in options.tools]
     if options.max_tokens is not None:
@@ -346,15 +338,6 @@ def _check_count(model: ChatModel, what: str, count: int, most: int) -> None:
 
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     """The parameter names of a function; None if it takes any, or if they are not known."""
-    function = getattr(call, "__func__", call)
-    if not inspect.isfunction(function):
-        return _read_parameter_names(call)
-    if function not in _PARAMETERS:
-        _PARAMETERS[function] = _read_parameter_names(call)
-    return _PARAMETERS[function]
-
-
-def _read_parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):

@@ -14,9 +14,9 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import partial
 from random import random
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -31,15 +31,15 @@ from autonomy_ctx.errors import (
     MissingKey,
     ModelError,
     ModelTimeout,
-    ModelUnavailable,
 )
-from autonomy_ctx.formats.base import ModelReply, ReplyFormat, StreamReader
+from autonomy_ctx.formats.base import ModelReply, ReplyFormat, StreamReader, WireRequest
 from autonomy_ctx.formats.outgoing import encode_request
 from autonomy_ctx.messages.message import TextContent
 from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
 from autonomy_ctx.models.retry import (
     RequestFailure,
     body_failure,
+    broken_off,
     connection_failure,
     parse_body,
     response_failure,
@@ -57,6 +57,7 @@ from autonomy_ctx.validation import check_int, check_seconds
 # all its connections: of 50 at a time, each takes 8 ms of CPU with one client, and 1.4 ms with 8 per client.
 REQUESTS_PER_CLIENT = 8
 MAX_CLIENTS = 64
+MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
 CLOSE_TIMEOUT_SECONDS = 5.0
 # Where an HTTP client looks for certificates and proxies.
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -66,31 +67,16 @@ PROXY_VARIABLES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 class ClientLease:
     """A client for one request, until that has ended."""
 
-    __slots__ = ("_request_counts", "client", "is_own")
+    __slots__ = ("_request_counts", "client")
 
-    def __init__(self, client: Any, request_counts: dict[Any, int] | None) -> None:
+    def __init__(self, client: Any, request_counts: dict[Any, int]) -> None:
         self.client, self._request_counts = client, request_counts
-        # Whether it was made here, as `_new_client` does.
-        self.is_own = request_counts is not None
-        if request_counts is not None:
-            request_counts[client] += 1
-
-    def build_request(self, request: HttpRequest, connect_seconds: float) -> Any:
-        """The request as this client sends it."""
-        if self.is_own and not self.client.cookies:
-            return self.client.build_plain_request(
-                request.url, request.headers, request.content, connect_seconds
-            )
-        # As a tuple, which clients of every kind take: connect, read, write, pool.
-        timeout = (connect_seconds, None, None, None)
-        return self.client.build_request(
-            "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
-        )
+        request_counts[client] = request_counts.get(client, 0) + 1
 
     def release(self) -> None:
         """The request has ended; twice is harmless."""
-        request_counts, self._request_counts = self._request_counts, None
-        if request_counts is not None and self.client in request_counts:
+        request_counts, self._request_counts = self._request_counts, {}
+        if self.client in request_counts:
             request_counts[self.client] -= 1
 
 
@@ -101,9 +87,8 @@ class TlsContexts:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
-        # For http, which has no use for certificates. With this one every certificate is refused.
-        self._empty: ssl.SSLContext | None = None
+        # That of None is for http, which has no use for certificates: with it every certificate is refused.
+        self._made: dict[tuple[str | None, ...] | None, ssl.SSLContext] = {}
         # One thread for each loop, however many requests wait for it.
         self._locks: WeakKeyDictionary[Any, anyio.Lock] = WeakKeyDictionary()
 
@@ -122,19 +107,16 @@ class TlsContexts:
         return found
 
     def _find(self, certificates: bool) -> ssl.SSLContext | None:
-        return self._made.get(_certificate_sources()) if certificates else self._empty
+        return self._made.get(_certificate_sources() if certificates else None)
 
     def _make(self, certificates: bool) -> ssl.SSLContext:
         # Imported here: they take longer to import than all the rest.
+        import httpcore  # noqa: F401  # which the first client imports
         import httpx
 
-        import autonomy_ctx.models.http_client  # noqa: F401
-
-        if certificates:
-            # Two loops may make one at the same time; a lock could stay locked in a forked child.
-            return self._made.setdefault(_certificate_sources(), httpx.create_ssl_context())
-        self._empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return self._empty
+        context = httpx.create_ssl_context() if certificates else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # Two loops may make one at the same time; a lock could stay locked in a forked child.
+        return self._made.setdefault(_certificate_sources() if certificates else None, context)
 
 
 _tls_contexts = TlsContexts()
@@ -163,7 +145,7 @@ class ClientPool:
         Raises `OSError` when the certificates for it cannot be read.
         """
         if self._external_client is not None:
-            return ClientLease(self._external_client, None)
+            return ClientLease(self._external_client, {})
         certificates = _needs_certificates(url)
         context = await _tls_contexts.get(certificates=certificates)
         clients = self._clients.get(loop := current_loop())
@@ -176,7 +158,6 @@ class ClientPool:
             request_counts[client] >= REQUESTS_PER_CLIENT and len(request_counts) < MAX_CLIENTS
         ):
             client = _new_client(context)
-            request_counts[client] = 0
         return ClientLease(client, request_counts)
 
     def errors(self) -> tuple[type[Exception], ...]:
@@ -200,9 +181,10 @@ class ClientPool:
 
 def _new_client(context: ssl.SSLContext) -> Any:
     # Imported by the thread that made the context.
-    from autonomy_ctx.models.http_client import ModelHttpClient
+    import httpx
 
-    return ModelHttpClient(context)
+    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
+    return httpx.AsyncClient(limits=limits, follow_redirects=False, verify=context)
 
 
 logger = logging.getLogger("autonomy_ctx.models")
@@ -242,6 +224,7 @@ class HttpRequest:
     """A request as it goes out. Shows neither its headers nor its content."""
 
     url: str
+    method: str = "POST"
     headers: Mapping[str, str] = field(repr=False)
     content: bytes = field(repr=False)
 
@@ -275,9 +258,15 @@ class ModelClient:
 
     async def complete(self, request: HttpRequest) -> ModelReply:
         """The whole answer."""
-        deadline = anyio.current_time() + self._timeouts.total
-        with anyio.CancelScope(deadline=deadline):
-            return await self._retry(partial(self._attempt_complete, request), deadline)
+        return await self._retry(lambda deadline: self._attempt_complete(request))
+
+    async def fetch(self, request: HttpRequest) -> bytes:
+        """The content of a response with the status of a success; there is one attempt."""
+        with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.total):
+            found = await self._attempt_fetch(request)
+            if isinstance(found, RequestFailure):
+                raise found.error
+            return found
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
     async def stream(self, request: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
@@ -285,32 +274,33 @@ class ModelClient:
 
         Each attempt has a `reader` of its own.
         """
+        return await self._retry(lambda deadline: self._attempt_stream(request, reader(), deadline))
+
+    async def _retry(self, attempt: Callable[[float], Awaitable[Result | RequestFailure]]) -> Result:
+        """The result of the first attempt that succeeds; each is told the deadline of all."""
+        policy, tries = self._retry_policy, 0
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
-            return await self._retry(lambda: self._attempt_stream(request, reader(), deadline), deadline)
+            while True:
+                found = await attempt(deadline)
+                if not isinstance(found, RequestFailure):
+                    return found
+                delay = found.delay(tries, policy.random)
+                is_last = tries >= policy.retries or anyio.current_time() + delay > deadline
+                if is_last or not found.retryable:
+                    raise found.error
+                tries += 1
+                kind, status, next_try = type(found.error).__name__, found.error.status_code, tries + 1
+                logger.info(
+                    "model %s: %s (%s); attempt %d follows in %.2f s",
+                    self._name,
+                    kind,
+                    status,
+                    next_try,
+                    delay,
+                )
+                await policy.sleep(delay)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
-
-    async def _retry(
-        self, attempt: Callable[[], Awaitable[Result | RequestFailure]], deadline: float
-    ) -> Result:
-        tries = 0
-        while True:
-            found = await attempt()
-            if not isinstance(found, RequestFailure):
-                return found
-            delay = found.delay(tries, self._retry_policy.random)
-            if (
-                not found.retryable
-                or tries >= self._retry_policy.retries
-                or anyio.current_time() + delay > deadline
-            ):
-                raise found.error
-            tries += 1
-            kind, status = type(found.error).__name__, found.error.status_code
-            logger.info(
-                "model %s: %s (%s); attempt %d follows in %.2f s", self._name, kind, status, tries + 1, delay
-            )
-            await self._retry_policy.sleep(delay)
 
     async def _send(self, request: HttpRequest, max_bytes: int) -> ResponseBody:
         try:
@@ -322,20 +312,32 @@ class ModelClient:
             reason = error.strerror or type(error).__name__
             raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
         try:
-            client_request = lease.build_request(request, self._timeouts.connect)
-            response = await lease.client.send(client_request, stream=True, follow_redirects=False)
+            # As a tuple, which clients of every kind take: connect, read, write, pool.
+            timeout = (self._timeouts.connect, None, None, None)
+            sent = lease.client.build_request(
+                request.method,
+                request.url,
+                headers=dict(request.headers),
+                content=request.content,
+                timeout=timeout,
+            )
+            response = await lease.client.send(sent, stream=True, follow_redirects=False)
         except BaseException:
             lease.release()
             raise
         return ResponseBody(response, max_bytes=max_bytes, on_close=lease.release)
 
     async def _attempt_complete(self, request: HttpRequest) -> ModelReply | RequestFailure:
+        found = await self._attempt_fetch(request)
+        return found if isinstance(found, RequestFailure) else self._parse_reply(found)
+
+    async def _attempt_fetch(self, request: HttpRequest) -> bytes | RequestFailure:
         body: ResponseBody | None = None
         try:
             body = await self._send(request, MAX_REPLY_BYTES)
             if not 200 <= body.status < 300:
                 return await self._response_failure(body)
-            data = await body.read_all()
+            return await body.read_all()
         except UnreadableBody as unreadable:
             return RequestFailure(InvalidModelReply(self._name, unreadable.problem))
         except self._pool.errors() as error:
@@ -343,7 +345,6 @@ class ModelClient:
         finally:
             if body is not None:
                 await body.aclose()
-        return self._parse_reply(data)
 
     async def _attempt_stream(
         self, request: HttpRequest, reader: StreamReader, deadline: float
@@ -378,26 +379,16 @@ class ModelClient:
     async def _response_failure(self, body: ResponseBody) -> RequestFailure:
         """Read an error response; one whose body cannot be read still has its status."""
         said: Any = None
-        try:
+        with suppress(UnreadableBody, *self._pool.errors()):
             said = parse_body(await body.read_all())
-        except UnreadableBody:
-            pass
-        except self._pool.errors():
-            pass
-        return response_failure(
-            self._name,
-            body.status,
-            body.headers,
-            said,
-            now=self._retry_policy.now(),
-        )
+        now = self._retry_policy.now()
+        return response_failure(self._name, body.status, body.headers, said, now=now)
 
     def _connection_failure(
         self, request: HttpRequest, body: ResponseBody | None, error: Exception
     ) -> RequestFailure:
-        if body is None:
-            return connection_failure(self._name, request.url, error)
-        return RequestFailure(ModelUnavailable(self._name, "broke off its answer"), retryable=True)
+        is_reached = body is not None
+        return broken_off(self._name) if is_reached else connection_failure(self._name, request.url, error)
 
     def _parse_reply(self, data: bytes) -> ModelReply | RequestFailure:
         try:
@@ -415,7 +406,7 @@ class ModelClient:
         except Exception:  # a format may stumble in any way over a body that is none of its own
             reply = ModelReply()
         if is_empty_reply(reply):
-            return RequestFailure(InvalidModelReply(self._name, "holds no answer"))
+            return RequestFailure(InvalidModelReply(self._name, "has no answer"))
         return reply
 
 
@@ -445,7 +436,10 @@ class Secret:
 
 
 class RequestBuilder:
-    """Writes requests to one server for one model. Keys come from the environment unless given."""
+    """Writes requests to one server for one model. Keys come from the environment unless given.
+
+    `version` is that of the Anthropic API.
+    """
 
     def __init__(
         self,
@@ -456,11 +450,12 @@ class RequestBuilder:
         api_key: str | None,
         headers: Mapping[str, str] | None,
         insecure: bool,
+        version: str | None = None,
     ) -> None:
         if not isinstance(insecure, bool):
             raise TypeError(f"insecure must be True or False, not {type(insecure).__name__}")
         self._name, self._provider, self.explicit_base_url = name, provider, base_url
-        self._insecure = insecure
+        self._insecure, self._version = insecure, version
         self._api_key = None if api_key is None else Secret(api_key, "api_key")
         self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
 
@@ -469,33 +464,22 @@ class RequestBuilder:
         """The base URL: as given, or from the environment."""
         return self._provider.resolve_base_url(self.explicit_base_url)
 
-    def build_request(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        *,
-        stream: bool = False,
-        version: str | None = None,
-        text: str | None = None,
-        betas: Sequence[str] = (),
-    ) -> HttpRequest:
-        """A request with its headers; `version` is that of the Anthropic API, `text` the body if written.
-
-        `betas` name features of the Anthropic API that the body uses, beside those of the user's headers.
-        """
+    def build_request(self, request: WireRequest, *, stream: bool = False) -> HttpRequest:
+        """A request with its headers."""
         base = self.base_url
         if base is None:
             raise ValueError(f"model {self._name!r} has no address; give its `base_url`")
-        headers = self._provider.headers(self._key(base), body, version=version)
+        headers = self._provider.headers(self._key(base), request.body, version=self._version)
         # Compressing a stream would only hold its pieces back.
         headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
         headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
-        if betas:
+        if request.betas:
+            # Beside those of the user's headers.
             own = headers.get("anthropic-beta")
-            headers["anthropic-beta"] = ",".join([*([own] if own else ()), *betas])
-        text = encode_request(body) if text is None else text
+            headers["anthropic-beta"] = ",".join([*([own] if own else ()), *request.betas])
+        text = encode_request(request.body) if request.text is None else request.text
         return HttpRequest(
-            url=join_url(base, path, self._provider.version),
+            url=join_url(base, request.path, self._provider.version),
             headers=headers,
             content=text.encode("utf-8", "replace"),
         )

@@ -24,6 +24,7 @@ from autonomy_ctx.errors import (
     ThinkingRefused,
 )
 from autonomy_ctx.formats.base import (
+    ANTHROPIC,
     NO_THINKING,
     RESPONSES,
     CacheFields,
@@ -42,7 +43,8 @@ from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.formats.compaction import Compaction
-    from autonomy_ctx.formats.output_schema import OutputSchema
+    from autonomy_ctx.formats.output_schema import OutputSchema, OutputTarget
+    from autonomy_ctx.models.batches import BatchClient
     from autonomy_ctx.models.client import ModelClient
     from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
@@ -101,9 +103,15 @@ class Model(AsyncResource):
         self.name = name
         self._provider, self._model = choice.provider, choice.model
         self._request_builder = RequestBuilder(
-            name, choice.provider, base_url=base_url, api_key=api_key, headers=headers, insecure=insecure
+            name,
+            choice.provider,
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            insecure=insecure,
+            version=anthropic_version,
         )
-        self._version, self._cache = anthropic_version, cache
+        self._cache = cache
         self.fallback = Model(fallback) if isinstance(fallback, str) else fallback
         if not isinstance(self.fallback, Model | None):
             raise TypeError(f"fallback must be a Model or its name, not {type(fallback).__name__}")
@@ -117,8 +125,10 @@ class Model(AsyncResource):
             if refused in options:
                 raise TypeError(f"Model() does not take {refused}; give it to complete_chat()")
         self._options = options
-        # A local server decides about its models itself.
-        info = None if choice.provider.local else find_model(choice.model)
+        info = find_model(choice.model)
+        if info is not None and info.vendor and choice.provider.local:
+            # A local server decides about its models itself. A row without a vendor is one of the user's.
+            info = None
         if info is not None:
             _tell_unknown(choice.model, info.name)
         self.context_window = info.window if context_window is None and info is not None else context_window
@@ -128,6 +138,11 @@ class Model(AsyncResource):
         self._client: ModelClient | None = None
         self._format: Format
         self._offline = _make_offline_model() if choice.provider.name == "offline" else None
+
+    @property
+    def request_options(self) -> Mapping[str, Any]:
+        """The options that each request has, such as `temperature`."""
+        return self._options
 
     @property
     def provider(self) -> str:
@@ -192,7 +207,7 @@ class Model(AsyncResource):
         """
         read = from_dicts(messages)
         specs = [tool_spec(tool) for tool in tools or ()]
-        chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
+        chosen = self._choose_options(options)
         output: OutputSchema | None = chosen.pop("output", None)
         if output is not None:
             fields = self._output_options(output, specs, chosen)
@@ -200,18 +215,10 @@ class Model(AsyncResource):
             read = read if fields is not None else [*read, Message("system", output.instruction)]
         if self._offline is not None:
             return await self._offline.complete_chat(read, specs, stream, max_tokens)
-        usual = chosen.pop("max_tokens", None)
         client = await self._ensure_client()
         if "model" in chosen:
             raise TypeError("`model` is not an option of a request; make another Model to use another model")
-        request_options = RequestOptions(
-            tools=specs,
-            max_tokens=usual if max_tokens is None else max_tokens,
-            stream=stream,
-            **self._cache_options(chosen),
-            answered_call_ids=chosen.pop("answered_call_ids", ()),
-            options=chosen,
-        )
+        request_options = self._request_options(chosen, specs, max_tokens, stream=stream)
         request = self._write_request(read, request_options)
         while True:
             try:
@@ -231,7 +238,14 @@ class Model(AsyncResource):
 
     def takes_output(self, output: OutputSchema, tools: Sequence[Any] = ()) -> bool:
         """Tell whether the provider has a field for such an answer, together with these tools."""
-        return self._output_options(output, tools, self._options) is not None
+        return self.sent_output(output, tools) is not None
+
+    def sent_output(self, output: OutputSchema, tools: Sequence[Any] = ()) -> OutputSchema | None:
+        """The schema in the keywords that the provider takes; None if it has no field for it."""
+        from autonomy_ctx.formats.output_schema import OutputSchema, sent_schema
+
+        schema = sent_schema(self._output_target(tools), output)
+        return None if schema is None else OutputSchema(output.name, schema)
 
     @property
     def can_compact(self) -> bool:
@@ -239,6 +253,11 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.compaction import can_compact
 
         return can_compact(self._provider.wire_format, self._model)
+
+    @property
+    def defers_tools(self) -> bool:
+        """True if the model can be sent definitions of tools that it reads only when it has found them."""
+        return self._provider.wire_format == ANTHROPIC and self.can_compact
 
     def takes_block(self, block: SummaryBlock) -> bool:
         """Tell whether a summary that a provider wrote is sent to this model, and not our text."""
@@ -265,23 +284,38 @@ class Model(AsyncResource):
             raise ValueError(f"the provider of {self.name!r} ({self.provider}) writes no summaries on demand")
         await self._ensure_client()
         owner = self._format.name
-        chosen = {name: value for name, value in self._options.items() if value is not None}
-        chosen |= {"breakpoints": breakpoints, "cache_key": cache_key}
-        options = RequestOptions(
-            tools=[tool_spec(tool) for tool in tools or ()],
-            max_tokens=chosen.pop("max_tokens", None),
-            **self._cache_options(chosen),
-            options=chosen,
-        )
+        chosen = self._choose_options({"breakpoints": breakpoints, "cache_key": cache_key})
+        options = self._request_options(chosen, [tool_spec(tool) for tool in tools or ()], None)
         request = compaction_request(self._write_request(from_dicts(messages), options), owner)
         client = ModelClient(
             self.name, CompactionReplies(self._format), self._pool, self._timeouts, self._retry_policy
         )
-        sent = self._request_builder.build_request(
-            request.path, request.body, version=self._version, betas=request.betas
-        )
-        reply = await client.complete(sent)
+        reply = await client.complete(self._request_builder.build_request(request))
         return make_compaction(reply, request, request.block, owner, self._model)
+
+    @property
+    def can_batch(self) -> bool:
+        """True if the provider of this model answers batches, at half the price."""
+        from autonomy_ctx.models.batches import BATCH_PROVIDERS
+
+        return self.provider in BATCH_PROVIDERS
+
+    async def batches(self) -> BatchClient:
+        """The batches of this model."""
+        from autonomy_ctx.models.batches import BatchClient
+
+        if not self.can_batch:
+            raise ValueError(f"the provider of {self.name!r} ({self.provider}) has no batches")
+        client = await self._ensure_client()
+        return BatchClient(self.name, self._format, self._request_builder, client)
+
+    async def send_batch(
+        self, messages: Sequence[Message | Mapping[str, Any]], *, max_tokens: int | None = None
+    ) -> str:
+        """Send messages as a batch, to be answered within a day; the id by which `batches` reads it."""
+        batches = await self.batches()
+        options = self._request_options(self._choose_options({}), (), max_tokens)
+        return await batches.send(self._write_request(from_dicts(messages), options))
 
     def check_key(self) -> None:
         """Raise `MissingKey` if this model, or its fallback, needs a key that is neither given nor set."""
@@ -311,13 +345,40 @@ class Model(AsyncResource):
             )
         return self._client
 
+    def _choose_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of the model and those of one request; one that is None is left out."""
+        return {name: value for name, value in {**self._options, **options}.items() if value is not None}
+
+    def _request_options(
+        self,
+        chosen: dict[str, Any],
+        tools: Sequence[Mapping[str, Any]],
+        max_tokens: int | None,
+        *,
+        stream: bool = False,
+    ) -> RequestOptions:
+        usual = chosen.pop("max_tokens", None)
+        return RequestOptions(
+            tools=tools,
+            max_tokens=usual if max_tokens is None else max_tokens,
+            stream=stream,
+            **self._cache_options(chosen),
+            answered_call_ids=chosen.pop("answered_call_ids", ()),
+            options=chosen,
+        )
+
     def _cache_options(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """Take the options for the prompt cache out of those of a request."""
         breakpoints, key, is_long = (chosen.pop(name, None) for name in CACHE_OPTIONS)
         # What the user has decided for the model wins.
         is_long = self._options.get("long_cache", is_long)
-        if self._cache is False:
+        is_bedrock = self._provider.wire_format == "bedrock"
+        info = find_model(self._model) if is_bedrock or is_long else None
+        # Bedrock has models without a cache, which refuse marks.
+        has_marks = not is_bedrock or (info is not None and info.cache.marks > 0)
+        if self._cache is False or (self._cache is None and not has_marks):
             return {}
+        is_long = is_long and (info is None or info.cache.long_seconds is not None)
         is_sent = self._cache or (self._is_at_provider and self._provider.knows_cache_fields)
         fields = CacheFields(key=key, is_long=bool(is_long)) if is_sent else None
         return {"breakpoints": breakpoints or (), "cache": fields}
@@ -326,10 +387,14 @@ class Model(AsyncResource):
         self, output: OutputSchema, tools: Sequence[Any], options: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         # Imported here: most requests ask for text.
-        from autonomy_ctx.formats.output_schema import OutputTarget, output_options
+        from autonomy_ctx.formats.output_schema import output_options
 
-        target = OutputTarget(self.provider, self._provider.wire_format, self._model, bool(tools))
-        return output_options(target, output, options)
+        return output_options(self._output_target(tools), output, options)
+
+    def _output_target(self, tools: Sequence[Any]) -> OutputTarget:
+        from autonomy_ctx.formats.output_schema import OutputTarget
+
+        return OutputTarget(self.provider, self._provider.wire_format, self._model, bool(tools))
 
     @property
     def _is_at_provider(self) -> bool:
@@ -362,7 +427,7 @@ class Model(AsyncResource):
         # OpenAI does not say which of its encrypted items it cannot read.
         is_block = isinstance(refused, SummaryBlockRefused) or self._format.name == RESPONSES
         if is_block and request.block is not None:
-            logger.warning("model %s refused a summary of its own; ours is sent from now on", self.name)
+            logger.warning("model %s refused its own summary; our own summary is sent from now on", self.name)
             left = [without_block(one) for one in messages]
             again = self._write_request(left, request_options)
             use = replace(again.thinking, refused_block=request.block.name)
@@ -421,14 +486,7 @@ class Model(AsyncResource):
         from autonomy_ctx.formats.outgoing import original_tool_names
 
         stream = request_options.stream
-        sent = self._request_builder.build_request(
-            request.path,
-            request.body,
-            stream=stream,
-            version=self._version,
-            text=request.text,
-            betas=request.betas,
-        )
+        sent = self._request_builder.build_request(request, stream=stream)
         names = original_tool_names(str(spec["name"]) for spec in request_options.tools)
         if not stream:
             reply = await client.complete(sent)
@@ -469,8 +527,8 @@ def _tell_unknown(name: str, taken_for: str) -> None:
         return
     _unknown_names.add(name)
     logger.warning(
-        "model %s is not in the table of %s; its window, price and cache are taken to be those of %s. Add a "
-        "row to autonomy_ctx.tokens.MODELS if they are not",
+        "model %s is not in the table of %s; the window, price and cache of %s are used for it. Add "
+        "a row to autonomy_ctx.tokens.MODELS if these are wrong",
         name,
         TABLE_DATE,
         taken_for,
@@ -487,8 +545,10 @@ def _make_offline_model() -> OfflineModel:
 def tool_spec(tool: Any) -> dict[str, Any]:
     """A tool as `{"name", "description", "parameters"}`, from that, OpenAI's form or an object with these.
 
-    An object may also have all three in its `spec`, as those made with `@tool` do.
+    A dict may also have `defer_loading`. An object may also have all three in its `spec`, as those made with
+    `@tool` do.
     """
+    deferred = {}
     own = None if isinstance(tool, Mapping) else getattr(tool, "spec", None)
     tool = own if isinstance(own, Mapping) else tool
     if isinstance(tool, Mapping):
@@ -496,6 +556,8 @@ def tool_spec(tool: Any) -> dict[str, Any]:
         spec = inner if isinstance(inner, Mapping) else tool
         name, description = spec.get("name"), spec.get("description")
         parameters = spec.get("parameters", spec.get("input_schema"))
+        if spec.get("defer_loading") is True:
+            deferred = {"defer_loading": True}
     else:
         name, description, parameters = (
             getattr(tool, field, None) for field in ("name", "description", "parameters")
@@ -505,4 +567,4 @@ def tool_spec(tool: Any) -> dict[str, Any]:
             f"a tool needs a name, a description and parameters; this is a {type(tool).__name__}"
         )
     empty = {"type": "object", "properties": {}}
-    return {"name": name, "description": description or "", "parameters": parameters or empty}
+    return {"name": name, "description": description or "", "parameters": parameters or empty, **deferred}

@@ -7,6 +7,7 @@ digest when a summary is asked for. The same context gives the same answer, so i
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter, deque
@@ -19,6 +20,7 @@ import anyio.to_thread
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
+from autonomy_ctx.formats.output_schema import INSTRUCTION, sample_value
 from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
@@ -109,7 +111,7 @@ class OfflineModel:
     """Answers from the given context: a summary if the prompt asks for one, otherwise the best passages.
 
     A tool that the newest message names is called once, if its arguments are in the message. A statement is
-    answered with "Noted.".
+    answered with "Noted.". Asked for a structured answer, it gives a small one that fits the schema.
     """
 
     name = "offline"
@@ -166,6 +168,9 @@ class OfflineModel:
         asked = newest_user_index(messages)
         if asked is None:
             return NO_QUESTION
+        for one in messages[asked + 1 :]:
+            if one.role is ChatRole.SYSTEM and one.text.startswith(INSTRUCTION):
+                return json.dumps(sample_value(json.loads(one.text.removeprefix(INSTRUCTION))))
         record = self._record(messages, asked)
         if record is not None:
             return record

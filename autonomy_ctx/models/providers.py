@@ -6,16 +6,17 @@ environment is read only when a model is first used.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from autonomy_ctx.errors.spelling import did_you_mean
-from autonomy_ctx.formats.base import Format
+from autonomy_ctx.formats.base import Format, WireFormat, load_format
 from autonomy_ctx.formats.model_table import known_models
 from autonomy_ctx.validation import is_loopback, parse_host
 
@@ -25,15 +26,13 @@ SAMPLING_OPTIONS = ("temperature", "top_p", "top_k")
 REGION_PLACEHOLDER = "{region}"
 REGION_VARIABLES, DEFAULT_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"
 
-WireFormat = Literal["openai", "responses", "anthropic", "google", "bedrock"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """One provider: its address, its words, and the variables that hold keys and addresses."""
 
     name: str
-    base_url: str | None
+    base_url: str | None = None
     wire_format: WireFormat = "openai"
     key_variables: tuple[str, ...] = ()
     url_variables: tuple[str, ...] = ()
@@ -86,111 +85,21 @@ class Provider:
         return load_format(self.wire_format)
 
 
-def load_format(wire_format: WireFormat) -> Format:
-    """A format by its name; imported when first asked for."""
-    match wire_format:
-        case "openai":
-            from autonomy_ctx.formats.openai import OpenAIFormat
-
-            return OpenAIFormat()
-        case "responses":
-            from autonomy_ctx.formats.openai_responses import ResponsesFormat
-
-            return ResponsesFormat()
-        case "anthropic":
-            from autonomy_ctx.formats.anthropic import AnthropicFormat
-
-            return AnthropicFormat()
-        case "google":
-            from autonomy_ctx.formats.google import GoogleFormat
-
-            return GoogleFormat()
-        case "bedrock":
-            from autonomy_ctx.formats.bedrock import BedrockFormat
-
-            return BedrockFormat()
+def _read_providers() -> dict[str, Provider]:
+    rows: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("providers.json").read_bytes())
+    return {
+        name: Provider(name=name, **{field: _read_value(value) for field, value in row.items()})
+        for name, row in rows.items()
+    }
 
 
-def _hosted_provider(name: str, base_url: str, *, vendor: bool = False) -> Provider:
-    word = name.upper()
-    return Provider(
-        name=name,
-        base_url=base_url,
-        key_variables=(f"{word}_API_KEY",),
-        url_variables=(f"{word}_BASE_URL",),
-        vendor=vendor,
-    )
+def _read_value(value: Any) -> Any:
+    # What JSON has as lists are names of variables.
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _local_provider(name: str, port: int, *url_variables: str) -> Provider:
-    return Provider(
-        name=name, base_url=f"http://127.0.0.1:{port}/v1", url_variables=url_variables, local=True
-    )
-
-
-_OPENAI_URL = "https://api.openai.com/v1"
-_OPENAI_KEYS, _OPENAI_URLS = ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)
-_ALL_PROVIDERS = (
-    Provider(
-        name="openai",
-        base_url=_OPENAI_URL,
-        key_variables=_OPENAI_KEYS,
-        url_variables=_OPENAI_URLS,
-        vendor=True,
-    ),
-    Provider(
-        name="openai-responses",
-        base_url=_OPENAI_URL,
-        wire_format="responses",
-        key_variables=_OPENAI_KEYS,
-        url_variables=_OPENAI_URLS,
-    ),
-    Provider(
-        name="anthropic",
-        base_url="https://api.anthropic.com",
-        wire_format="anthropic",
-        key_variables=("ANTHROPIC_API_KEY",),
-        url_variables=("ANTHROPIC_BASE_URL",),
-        key_header="x-api-key",
-        version="v1",
-        vendor=True,
-    ),
-    Provider(
-        name="google",
-        base_url="https://generativelanguage.googleapis.com",
-        wire_format="google",
-        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        url_variables=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
-        key_header="x-goog-api-key",
-        version="v1beta",
-        vendor=True,
-    ),
-    Provider(
-        name="bedrock",
-        base_url=f"https://bedrock-runtime.{REGION_PLACEHOLDER}.amazonaws.com",
-        wire_format="bedrock",
-        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
-        url_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
-        version="",
-    ),
-    _hosted_provider("cerebras", "https://api.cerebras.ai/v1"),
-    _hosted_provider("deepseek", "https://api.deepseek.com/v1", vendor=True),
-    _hosted_provider("fireworks", "https://api.fireworks.ai/inference/v1"),
-    _hosted_provider("groq", "https://api.groq.com/openai/v1"),
-    _hosted_provider("mistral", "https://api.mistral.ai/v1", vendor=True),
-    _hosted_provider("openrouter", "https://openrouter.ai/api/v1"),
-    _hosted_provider("together", "https://api.together.xyz/v1"),
-    _hosted_provider("xai", "https://api.x.ai/v1", vendor=True),
-    _local_provider("litellm", 4000, "LITELLM_BASE_URL"),
-    _local_provider("llamacpp", 8080),
-    _local_provider("lmstudio", 1234),
-    _local_provider("ollama", 11434, "OLLAMA_BASE_URL", "OLLAMA_HOST"),
-    _local_provider("vllm", 8000),
-    # Any other server that speaks the OpenAI format: no key of another provider is ever sent to it.
-    Provider(name="compatible", base_url=None, local=True),
-    Provider(name="offline", base_url=None),
-)
-PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL_PROVIDERS}
+# The server at `compatible` is any other one: no key of another provider is ever sent to it.
+PROVIDERS: Mapping[str, Provider] = _read_providers()
 ALIASES = {"gemini": "google", "amazon": "bedrock", "aws": "bedrock", "responses": "openai-responses"}
 _NAME_PATTERNS = (
     (re.compile(r"offline$"), "offline"),
@@ -256,13 +165,7 @@ def _complete_choice(choice: ProviderChoice, base_url: str | None) -> ProviderCh
 
 def checked_url(url: Any) -> str:
     """A base URL that is safe to show: http or https, with no user, password or query in it."""
-    return _check_url(url if isinstance(url, str) else "")
-
-
-# The environment may name another address at any time, so it is checked before every request.
-@lru_cache(maxsize=64)
-def _check_url(url: str) -> str:
-    found = urlsplit(url) if url else None
+    found = urlsplit(url) if isinstance(url, str) else None
     if found is None or found.scheme not in ("http", "https") or not found.netloc:
         raise ValueError(
             "a base_url begins with http:// or https:// and a host, such as http://127.0.0.1:8000/v1"
@@ -278,7 +181,7 @@ def _check_url(url: str) -> str:
         )
     if not _is_valid_host(parse_host(found.netloc)):
         raise ValueError("the host of a base_url must be a name or an address, with a port or without")
-    return url.rstrip("/")
+    return str(url).rstrip("/")
 
 
 def _is_valid_host(host: str | None) -> bool:

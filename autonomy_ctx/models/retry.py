@@ -1,4 +1,4 @@
-"""What a failed request means: which error it is, whether to retry, and after how long.
+"""The meaning of a failed request: its error, and whether and when to send it again.
 
 Errors repeat the provider's text only where it is a short code, because its sentences may quote the
 request.
@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -34,24 +34,17 @@ from autonomy_ctx.formats.overflow import find_overflow
 
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_WAIT_SECONDS, JITTER_SHARE = 0.5, 8.0, 60.0, 0.25
 # A retry does not help before the bill is paid.
-QUOTA_CODES = ("insufficient_quota", "enforced_spend_limit_reached")
+QUOTA_CODES = frozenset({"insufficient_quota", "enforced_spend_limit_reached"})
 # Errors that come inside a stream carry no status; these are their statuses.
-_STATUS_BY_CODE = {
-    "authentication_error": 401,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "throttlingException": 429,
-    "RESOURCE_EXHAUSTED": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "internalServerException": 500,
-    "INTERNAL": 500,
-    "modelStreamErrorException": 500,
-    "serviceUnavailableException": 503,
-    "UNAVAILABLE": 503,
-    "overloaded_error": 529,
+_CODES_BY_STATUS = {
+    401: ("authentication_error",),
+    403: ("permission_error",),
+    429: ("rate_limit_error", "rate_limit_exceeded", "throttlingException", "RESOURCE_EXHAUSTED"),
+    500: ("api_error", "server_error", "internalServerException", "INTERNAL", "modelStreamErrorException"),
+    503: ("serviceUnavailableException", "UNAVAILABLE"),
+    529: ("overloaded_error",),
 }
+_STATUS_BY_CODE = {code: status for status, codes in _CODES_BY_STATUS.items() for code in codes}
 _OTHER_PREFIX = "bound to a different conversation"
 _THINKING_REFUSAL = re.compile(
     rf"{_OTHER_PREFIX}|invalid_encrypted_content|"
@@ -89,46 +82,44 @@ def response_failure(
     named = (headers.get("x-amzn-errortype") or "").partition(":")[0]
     code = error_code(body) or error_code({"code": named})
     if status in (401, 403):
-        return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
-    if (overflow := _overflow_failure(model, status, body, code)) is not None:
-        return overflow
-    if status == 400 and (refused := _content_refusal(model, body, code)) is not None:
-        return refused
-    retry_after_seconds = retry_after(headers, body, now)
+        return _status_failure(model, status, code, body, None)
+    if (refused := _content_refusal(model, status, body, code)) is not None:
+        return RequestFailure(refused)
+    failure = _status_failure(model, status, code, body, retry_after(headers, body, now))
     told = (headers.get("x-should-retry") or "").strip().lower()
-    error: ModelError
-    if status == 429:
-        spent = retry_after_seconds is None and any(word in QUOTA_CODES for word in _error_codes(body))
-        error, retryable = RateLimited(model, code=code, retry_after=retry_after_seconds), not spent
-    elif status in (408, 409) or status >= 500:
-        error, retryable = ModelUnavailable(model, "is not available", status_code=status, code=code), True
-    else:
-        error, retryable = _refusal_error(model, status, code), False
     if told in ("true", "false") and status >= 402:
-        retryable = told == "true"
-    return RequestFailure(error, retryable, retry_after_seconds)
+        return replace(failure, retryable=told == "true")
+    return failure
 
 
 def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
     """The failure that an error means which came with the status of a success."""
-    named = _error_codes(body)
     code = error_code(body)
-    if (overflow := _overflow_failure(model, 400, body, code)) is not None:
-        return overflow
-    if (refused := _content_refusal(model, body, code)) is not None:
-        return refused
-    status = next((_STATUS_BY_CODE[word] for word in named if word in _STATUS_BY_CODE), None)
+    if (refused := _content_refusal(model, 400, body, code)) is not None:
+        return RequestFailure(refused)
+    words = _error_codes(body)
+    status = next((_STATUS_BY_CODE[word] for word in words if word in _STATUS_BY_CODE), None)
     if not streamed or status is None:
-        return RequestFailure(InvalidModelReply(model, "holds an error", code=code))
+        return RequestFailure(InvalidModelReply(model, "is an error", code=code))
+    return _status_failure(model, status, code, body, None)
+
+
+def _status_failure(
+    model: str, status: int, code: str | None, body: Any, retry_after_seconds: float | None
+) -> RequestFailure:
+    """The failure that a status means, whatever else the error is about."""
+    error: ModelError
+    retryable = True
     if status in (401, 403):
-        return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
-    if status == 429:
-        return RequestFailure(
-            RateLimited(model, code=code), retryable=not any(word in QUOTA_CODES for word in named)
-        )
-    return RequestFailure(
-        ModelUnavailable(model, "is not available", status_code=status, code=code), retryable=True
-    )
+        error, retryable = AuthenticationFailed(model, status_code=status, code=code), False
+    elif status == 429:
+        error = RateLimited(model, code=code, retry_after=retry_after_seconds)
+        retryable = retry_after_seconds is not None or QUOTA_CODES.isdisjoint(_error_codes(body))
+    elif status in (408, 409) or status >= 500:
+        error = ModelUnavailable(model, "is not available", status_code=status, code=code)
+    else:
+        error, retryable = _refusal_error(model, status, code), False
+    return RequestFailure(error, retryable, retry_after_seconds)
 
 
 def connection_failure(model: str, url: str, error: BaseException) -> RequestFailure:
@@ -138,6 +129,11 @@ def connection_failure(model: str, url: str, error: BaseException) -> RequestFai
     return RequestFailure(
         ModelUnavailable(model, f"could not be reached: {problem}", host=host, reason=reason), retryable=True
     )
+
+
+def broken_off(model: str) -> RequestFailure:
+    """The failure of a connection that ended before the answer did."""
+    return RequestFailure(ModelUnavailable(model, "broke off its answer"), retryable=True)
 
 
 class ConnectionProblem(NamedTuple):
@@ -247,34 +243,30 @@ def _error_codes(body: Any) -> list[str]:
     return sorted((word for word in words if word and word != "error"), key=str.isdigit)
 
 
-def _overflow_failure(model: str, status: int, body: Any, code: str | None) -> RequestFailure | None:
-    found = find_overflow(status, body)
-    if found is None:
-        return None
-    return RequestFailure(
-        ContextOverflow(model, window=found.window, is_certain=found.certain, status_code=status, code=code)
-    )
-
-
-def _content_refusal(model: str, body: Any, code: str | None) -> RequestFailure | None:
-    """An error about a summary of the provider's own, or about the thinking of earlier replies.
+def _content_refusal(model: str, status: int, body: Any, code: str | None) -> ModelError | None:
+    """An error about the length, a summary of the provider's own, or the thinking of earlier replies.
 
     The wording of the latter may change at any time.
     """
+    if (found := find_overflow(status, body)) is not None:
+        window, is_certain = found.window, found.certain
+        return ContextOverflow(model, window=window, is_certain=is_certain, status_code=status, code=code)
+    if status != 400:
+        return None
     codes = _error_codes(body)
     block_code = next((one for one in codes if one.startswith(_BLOCK_REFUSAL)), None)
     if block_code is not None:
-        return RequestFailure(SummaryBlockRefused(model, code=block_code))
+        return SummaryBlockRefused(model, code=block_code)
     said = [_error_object(body).get("message"), *codes]
     text = "\n".join(one for one in said if isinstance(one, str))
     if _THINKING_REFUSAL.search(text) is None:
         return None
-    return RequestFailure(ThinkingRefused(model, by_prefix=_OTHER_PREFIX in text.lower(), code=code))
+    return ThinkingRefused(model, by_prefix=_OTHER_PREFIX in text.lower(), code=code)
 
 
 def _refusal_error(model: str, status: int, code: str | None) -> ModelError:
     if 300 <= status < 400:
-        problem = "is at another address, says the server{said}; give that address as `base_url`"
+        problem = "was moved to another address{said}; give that address as `base_url`"
     elif status == 404:
         near = "" if is_known_model(model) else did_you_mean(model, known_models(), quote="`")
         problem = f"was not found{{said}}{near}; check its name and the `base_url`"

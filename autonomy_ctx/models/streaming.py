@@ -1,4 +1,4 @@
-"""Streamed replies: the response body, readers of server-sent events and Amazon's frames, `ModelStream`.
+"""Streamed replies: the response body, its events and `ModelStream`.
 
 `ModelStream` is an iterator class and not a generator: a generator left half-way keeps its connection
 until it is collected, and may hold no cancel scope while it waits for its reader.
@@ -10,15 +10,15 @@ import json
 import re
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import anyio
 
-from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
+from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout
 from autonomy_ctx.formats.base import (
+    CallDelta,
     ModelReply,
     ReplyFinished,
     StreamError,
@@ -27,35 +27,7 @@ from autonomy_ctx.formats.base import (
     restore_event_tool_names,
 )
 from autonomy_ctx.formats.eventstream import EventStreamDecoder, StreamFrame
-from autonomy_ctx.models.retry import RequestFailure, body_failure
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
-    """One event: its data, and its name if it has one."""
-
-    data: str
-    event: str | None = None
-
-
-async def read_event(lines: AsyncIterator[str]) -> ServerSentEvent | None:
-    """The next event that has data; None at the end, where an unfinished event does not count."""
-    name: str | None = None
-    data: list[str] = []
-    async for line in lines:
-        if not line:
-            if data:
-                return ServerSentEvent("\n".join(data), name)
-            name = None
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            data.append(value)
-        elif field == "event":
-            name = value or None
-    return None
-
+from autonomy_ctx.models.retry import RequestFailure, body_failure, broken_off
 
 MAX_REPLY_BYTES = 16 * 2**20  # of a whole reply, or of one line of a stream
 MAX_STREAM_BYTES = 8 * MAX_REPLY_BYTES
@@ -152,107 +124,99 @@ class ResponseBody:
         return found
 
 
-class LineReader(AsyncIterator[str]):
-    """The lines of a body, ended by LF, CR or both, wherever the pieces are divided."""
+class ServerSentEvent(NamedTuple):
+    """One event: its data, and its name if it has one."""
 
-    def __init__(self, body: ResponseBody) -> None:
-        self._body = body
-        self._ready: deque[str] = deque()
+    data: str
+    event: str | None = None
+
+
+class SseDecoder:
+    """Takes bytes as they come and gives the server-sent events that are complete.
+
+    Lines end with LF, CR or both, wherever the pieces are divided. An unfinished event does not count.
+    """
+
+    def __init__(self) -> None:
         self._rest = bytearray()
         self._after_cr = False
         self._started = False
+        self._name: str | None = None
+        self._data: list[str] = []
 
-    async def __anext__(self) -> str:
-        while not self._ready:
-            chunk = await self._body.read_chunk()
-            if chunk is None:
-                # A line without its end was cut off.
-                raise StopAsyncIteration
-            self._take(chunk)
-        return self._ready.popleft()
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
+        """The events that these bytes complete."""
+        for line in self._lines(chunk):
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "data":
+                self._data.append(value)
+            elif field == "event":
+                self._name = value or None
+            elif not line:
+                data, name = self._data, self._name
+                self._data, self._name = [], None
+                if data:
+                    yield ServerSentEvent("\n".join(data), name)
 
-    def _take(self, chunk: bytes) -> None:
+    def _lines(self, chunk: bytes) -> Iterator[str]:
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
         # Only what is new is searched: a long line must not cost the square of its length.
         searched = len(self._rest)
         self._rest += chunk
-        start = 0
-        for found in _LINE_END.finditer(self._rest, searched):
-            self._ready.append(self._text(self._rest[start : found.start()]))
-            start = found.end()
-        del self._rest[:start]
+        ends = list(_LINE_END.finditer(self._rest, searched))
+        start, buffer = 0, self._rest
+        if ends:
+            self._rest = buffer[ends[-1].end() :]
         if len(self._rest) > MAX_REPLY_BYTES:
             raise UnreadableBody(TOO_LARGE)
-
-    def _text(self, line: bytearray) -> str:
-        text = line.decode("utf-8", "replace")
-        if not self._started:
+        for end in ends:
+            text = buffer[start : end.start()].decode("utf-8", "replace")
+            start = end.end()
+            yield text if self._started else text.removeprefix("\ufeff")
             self._started = True
-            text = text.removeprefix("\ufeff")
-        return text
 
 
 EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
+# The data of an event after which nothing comes; here also the name of that event.
 DONE_MARKER = "[DONE]"
 
 
-class WireEvent(NamedTuple):
-    """The data of one event; `last` when nothing comes after it, as the sender itself says."""
-
-    data: dict[str, Any]
-    event: str | None = None
-    last: bool = False
-
-
-class SseReader:
-    """Server-sent events, each a JSON object."""
+class EventReader:
+    """The events of a response: Amazon's frames, if it says that it has them, or JSON objects by SSE."""
 
     def __init__(self, body: ResponseBody) -> None:
-        self._lines = LineReader(body)
+        self._body = body
+        is_binary = (body.headers.get("content-type") or "").startswith(EVENTSTREAM_TYPE)
+        decoder = EventStreamDecoder() if is_binary else SseDecoder()
+        self._feed: Callable[[bytes], Iterator[StreamFrame | ServerSentEvent]] = decoder.feed
+        self._waiting: Iterator[StreamFrame | ServerSentEvent] = iter(())
 
-    async def next(self) -> WireEvent | None:
+    async def next(self) -> StreamFrame | None:
         """The next event; None at the end."""
-        found = await read_event(self._lines)
-        if found is None:
-            return None
-        if found.data.strip() == DONE_MARKER:
-            return WireEvent({}, last=True)
         try:
-            data = json.loads(found.data)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise UnreadableBody("has an event that is not a JSON object")
-        return WireEvent(data, found.event)
+            while (found := next(self._waiting, None)) is None:
+                chunk = await self._body.read_chunk()
+                if chunk is None:
+                    return None
+                self._waiting = self._feed(chunk)
+        except StreamError:
+            raise UnreadableBody("has a damaged frame") from None
+        return found if isinstance(found, StreamFrame) else _parse_event(found)
 
 
-class FrameReader:
-    """Amazon's frames."""
-
-    def __init__(self, body: ResponseBody) -> None:
-        self._body, self._decoder = body, EventStreamDecoder()
-        self._ready: deque[StreamFrame] = deque()
-
-    async def next(self) -> WireEvent | None:
-        """The next event; None at the end."""
-        while not self._ready:
-            chunk = await self._body.read_chunk()
-            if chunk is None:
-                return None
-            try:
-                self._ready.extend(self._decoder.feed(chunk))
-            except StreamError:
-                raise UnreadableBody("has a damaged frame") from None
-        frame = self._ready.popleft()
-        return WireEvent(dict(frame.data), frame.event or None)
-
-
-def make_event_reader(body: ResponseBody) -> SseReader | FrameReader:
-    """The events of a response, by what it says it is."""
-    binary = (body.headers.get("content-type") or "").startswith(EVENTSTREAM_TYPE)
-    return FrameReader(body) if binary else SseReader(body)
+def _parse_event(found: ServerSentEvent) -> StreamFrame:
+    if found.data.strip() == DONE_MARKER:
+        return StreamFrame(DONE_MARKER, {})
+    try:
+        data = json.loads(found.data)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise UnreadableBody("has an event that is not a JSON object")
+    return StreamFrame(found.event, data)
 
 
 # How long to wait for the end of a response whose last event is there: then its connection is kept.
@@ -278,7 +242,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self._model, self._reader = model, reader
         self._body: ResponseBody | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
-        self._events = make_event_reader(body)
+        self._events = EventReader(body)
         self._ready: deque[StreamEvent] = deque()
         self._ended = False
         # Own names of tools by those on the wire.
@@ -335,60 +299,50 @@ class ModelStream(AsyncIterator[StreamEvent]):
         """Read until there is an event to give; at the end that is the whole reply."""
         while not self._ready:
             try:
-                wire_event = await self._events.next()
+                frame = await self._events.next()
             except UnreadableBody as unreadable:
                 return RequestFailure(InvalidModelReply(self._model, unreadable.problem))
             except self._errors:
-                return self._broken_off()
-            if wire_event is None or wire_event.last:
-                return await self._finish(done=wire_event is not None)
-            failure = self._feed(wire_event)
+                return broken_off(self._model)
+            if frame is None or frame.event == DONE_MARKER:
+                return await self._finish(done=frame is not None)
+            failure = self._feed(frame)
             if failure is not None:
                 return failure
         return None
 
-    def _feed(self, wire_event: WireEvent) -> RequestFailure | None:
-        if wire_event.event == "error" or wire_event.data.get("error"):
-            return self._body_failure(wire_event.data)
-        said: dict[str, Any] | None = None
+    def _feed(self, frame: StreamFrame) -> RequestFailure | None:
+        if frame.event == "error" or frame.data.get("error"):
+            return body_failure(self._model, frame.data, streamed=True)
         try:
-            events = self._reader.feed(wire_event.data, wire_event.event)
+            events = self._reader.feed(frame.data, frame.event)
             # The stream is finished when its response is finished.
-            self._ready.extend(event for event in events if not isinstance(event, ReplyFinished))
+            self._ready.extend(event for event in events if not isinstance(event, ReplyFinished | CallDelta))
         except StreamError as error:
             said = {"error": {"type": error.type, "message": error.message}}
+            return body_failure(self._model, said, streamed=True)
         except Exception:  # a format may stumble in any way over what is none of its own
             return RequestFailure(InvalidModelReply(self._model, "has an event of another format"))
-        return self._body_failure(said) if said is not None else None
-
-    def _body_failure(self, said: dict[str, Any]) -> RequestFailure:
-        return body_failure(self._model, said, streamed=True)
+        return None
 
     async def _finish(self, *, done: bool) -> RequestFailure | None:
         try:
             reply = self._reader.finish()
         except Exception:  # as above
-            return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
+            return RequestFailure(InvalidModelReply(self._model, "has no answer"))
         if reply.stop is None and not done:
-            return self._broken_off()
+            return broken_off(self._model)
         if reply.stop is None and not reply.parts and not reply.tool_calls:
-            return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
+            return RequestFailure(InvalidModelReply(self._model, "has no answer"))
         if done:
             with anyio.move_on_after(DRAIN_SECONDS):
-                try:
+                with suppress(UnreadableBody, *self._errors):
                     while await self._events.next() is not None:
                         pass
-                except UnreadableBody:
-                    pass
-                except self._errors:
-                    pass
         self._ready.append(ReplyFinished(reply))
         self._ended = True
         await self._release()
         return None
-
-    def _broken_off(self) -> RequestFailure:
-        return RequestFailure(ModelUnavailable(self._model, "broke off its answer"), retryable=True)
 
     async def _release(self) -> None:
         body, self._body = self._body, None

@@ -15,8 +15,10 @@ from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.memory.turn_figures import read_numbers
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.validation import check_int
@@ -29,7 +31,7 @@ MESSAGES_PER_READ = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """One request to a model: the messages since the request before, and the answer.
+    """One request to a model: the messages since the previous request, and the answer.
 
     `answer` is None if the record ends without one.
     """
@@ -42,10 +44,11 @@ class RecordedRequest:
 class RecordedTurn:
     """A user's message and all requests until the answer; `position` is the user message's.
 
-    `rest` are the messages after the last request: its answer, and what followed.
+    `rest` are the messages after the last request: its answer, and what followed. The number is None if the
+    conversation has figures of turns, but not of this one: then it has no number in the memory either.
     """
 
-    number: int
+    number: int | None
     position: int
     requests: tuple[RecordedRequest, ...]
     rest: tuple[Message, ...]
@@ -60,6 +63,8 @@ class RecordedConversation:
     instructions: str
     # Whether the record says when each message was written.
     has_times: bool
+    # The numbers of turns in the memory, by the ids of the users' messages; empty if there are none.
+    turn_numbers: Mapping[str, int]
 
     def __init__(
         self,
@@ -83,16 +88,26 @@ class RecordedConversation:
         object.__setattr__(self, "messages", tuple(made[leading:]))
         object.__setattr__(self, "instructions", "\n\n".join(filter(None, texts)))
         object.__setattr__(self, "has_times", has_times)
+        object.__setattr__(self, "turn_numbers", EMPTY)
 
     def turns(self) -> list[RecordedTurn]:
-        """Each turn with its requests. Messages before the first user message belong to its turn."""
+        """Each turn with its requests. Messages before the first user message belong to its turn.
+
+        They have the numbers of the memory. Without figures of turns there, users' messages are counted.
+        """
         starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
         # What comes before the first user's message is said with it.
         ends = [*starts[1:], len(self.messages)]
         begins = [0, *starts[1:]]
+        numbers = self.turn_numbers
         return [
-            _make_turn(number, start + 1, self.messages[begin:end], start - begin)
-            for number, (begin, start, end) in enumerate(zip(begins, starts, ends, strict=False), 1)
+            _make_turn(
+                numbers.get(self.messages[start].id) if numbers else counted,
+                start + 1,
+                self.messages[begin:end],
+                start - begin,
+            )
+            for counted, (begin, start, end) in enumerate(zip(begins, starts, ends, strict=False), 1)
         ]
 
     def last_turns(self, count: int) -> RecordedConversation:
@@ -109,7 +124,7 @@ class RecordedConversation:
 
     def _with(self, **fields: Any) -> RecordedConversation:
         made = RecordedConversation(())
-        for name in ("name", "messages", "instructions", "has_times"):
+        for name in ("name", "messages", "instructions", "has_times", "turn_numbers"):
             object.__setattr__(made, name, fields.get(name, getattr(self, name)))
         return made
 
@@ -120,6 +135,7 @@ async def read_conversation(memory: Memory, scope: str, conversation: str) -> Re
     If the agent's newest turns are recorded, their instructions are read too.
     """
     messages: list[Message] = []
+    positions: list[int] = []
     head = await memory.head(scope, conversation)
     if not head.count:
         raise UnknownConversation(conversation)
@@ -128,8 +144,13 @@ async def read_conversation(memory: Memory, scope: str, conversation: str) -> Re
             scope, conversation, after=after, before=min(after + MESSAGES_PER_READ, head.position) + 1
         )
         messages += [entry.message for entry in window.entries]
+        positions += [entry.position for entry in window.entries]
     instructions = await _read_instructions(memory, scope, conversation)
-    return RecordedConversation(messages, name=conversation, instructions=instructions)
+    made = RecordedConversation(messages, name=conversation, instructions=instructions)
+    numbers = await read_numbers(memory.store, make_key(memory.agent, scope, conversation))
+    # System messages at the beginning are instructions there.
+    placed = zip(made.messages, positions[len(positions) - len(made.messages) :], strict=True)
+    return made._with(turn_numbers={one.id: numbers[at] for one, at in placed if at in numbers})
 
 
 async def _read_instructions(memory: Memory, scope: str, conversation: str) -> str:
@@ -153,7 +174,7 @@ def _begins_turn(message: Message) -> bool:
     return message.role is ChatRole.USER and mail_id(message) is None
 
 
-def _make_turn(number: int, position: int, messages: Sequence[Message], user: int) -> RecordedTurn:
+def _make_turn(number: int | None, position: int, messages: Sequence[Message], user: int) -> RecordedTurn:
     """A turn of these messages; `user` is the index of the user's message among them."""
     requests: list[RecordedRequest] = []
     start = 0

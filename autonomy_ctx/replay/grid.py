@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from autonomy_ctx.compaction.auto_limits import CEILING, FLOOR, SIZE
-from autonomy_ctx.compaction.config import DEFAULT_SIZE, ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.config import DEFAULT_SIZE, ContextSummaryConfig, choose_limits, resolve_settings
+from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
 from autonomy_ctx.validation import check_int
 
 DEFAULT_FLOORS, DEFAULT_CEILINGS = (5, 10, 20), (20, 40, 80)
@@ -17,7 +17,11 @@ MAX_SETTINGS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySetting:
-    """The numbers of `context_summary`, and the budget of the template in tokens; None for no budget."""
+    """The numbers of `context_summary`, and the budget of the template in tokens; None for no budget.
+
+    Results of more than `result_tokens` are shown as excerpts, and leave after `clear_results` turns, if
+    these are given.
+    """
 
     floor: int
     ceiling: int
@@ -25,16 +29,27 @@ class ReplaySetting:
     budget: int | None = None
     # Whether the prices decide when a summary is due, as with `context_summary="auto"`.
     auto: bool = False
+    result_tokens: int | None = None
+    clear_results: int | None = None
 
     def __post_init__(self) -> None:
-        config = ContextSummaryConfig(floor=self.floor, ceiling=self.ceiling, size=self.size)
-        resolve_settings(config)
+        resolve_settings(self.config(None))
+        check_int("result_tokens", self.result_tokens, least=MIN_RESULT_TOKENS, optional=True)
         check_int("budget", self.budget, optional=True)
         if self.budget is not None and self.budget < 2 * self.size and self.size != DEFAULT_SIZE:
             raise ValueError(
                 f"budget ({self.budget}) leaves too little room beside a summary of size {self.size}; "
                 f"give at least {2 * self.size}, or a smaller size"
             )
+
+    def config(self, model: Any) -> ContextSummaryConfig:
+        """The configuration of summaries that `model` writes."""
+        numbers: dict[str, Any] = {"floor": self.floor, "ceiling": self.ceiling, "size": self.size}
+        return ContextSummaryConfig(
+            model=model,
+            clear_results_after=self.clear_results,
+            **({"auto": True} if self.auto else numbers),
+        )
 
     @property
     def label(self) -> str:
@@ -44,6 +59,10 @@ class ReplaySetting:
             parts.append(f"size {self.size:,}")
         if self.budget is not None:
             parts.append(f"budget {self.budget:,}")
+        if self.result_tokens is not None:
+            parts.append(f"results {self.result_tokens:,}")
+        if self.clear_results is not None:
+            parts.append(f"cleared after {self.clear_results}")
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,6 +73,10 @@ class ReplaySetting:
         """The arguments for a program that uses this setting."""
         size = "" if self.size == DEFAULT_SIZE else f', "size": {self.size}'
         budget = "" if self.budget is None else f", max_tokens={self.budget}"
+        if self.result_tokens is not None:
+            budget += f', limits={{"tool_result_tokens": {self.result_tokens}}}'
+        if self.clear_results is not None:
+            budget += f", clear_results_after={self.clear_results}"
         if self.auto:
             return f'context_summary="auto"{budget}'
         return f'context_summary={{"floor": {self.floor}, "ceiling": {self.ceiling}{size}}}{budget}'
@@ -74,22 +97,31 @@ def make_grid(
     sizes: Iterable[int] = (DEFAULT_SIZE,),
     budgets: Iterable[int | None] = (None,),
     auto: bool = False,
+    result_tokens: Iterable[int | None] = (None,),
+    clear_results: Iterable[int | None] = (None,),
 ) -> SettingGrid:
     """All valid combinations, and `auto` if asked for. Raises ValueError if there are none or too many."""
     settings: dict[ReplaySetting, None] = {}
     skipped: dict[str, None] = {}
-    combinations = list(product(budgets, sizes, ceilings, floors))
+    results: list[dict[str, Any]] = [
+        {"result_tokens": tokens, "clear_results": turns}
+        for tokens, turns in product(result_tokens, clear_results)
+    ]
+    combinations = list(product(results, budgets, sizes, ceilings, floors))
     if len(combinations) > MAX_SETTINGS:
         raise ValueError(
             f"these are {len(combinations):,} settings; give fewer numbers, at most {MAX_SETTINGS} settings"
         )
-    for budget, size, ceiling, floor in combinations:
+    for result, budget, size, ceiling, floor in combinations:
         try:
-            settings[ReplaySetting(floor=floor, ceiling=ceiling, size=size, budget=budget)] = None
+            numbers: dict[str, Any] = {"floor": floor, "ceiling": ceiling, "size": size}
+            settings[ReplaySetting(**numbers, budget=budget, **result)] = None
         except ValueError as error:
             skipped[str(error)] = None
-    if auto:
-        settings[ReplaySetting(floor=FLOOR, ceiling=CEILING, size=SIZE, auto=True)] = None
+    usual = choose_limits(None, None)
+    numbers = {"floor": usual.floor, "ceiling": usual.ceiling, "size": usual.size}
+    for result in results if auto else ():
+        settings[ReplaySetting(**numbers, auto=True, **result)] = None
     if not settings:
         raise ValueError(f"no setting is left to try: {'; '.join(skipped) or 'a list is empty'}")
     return SettingGrid(settings=tuple(settings), skipped=tuple(skipped))

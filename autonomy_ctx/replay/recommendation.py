@@ -50,7 +50,7 @@ def _reason(best: ReplayRun, runs: Sequence[ReplayRun], whole: ReplayRun) -> str
 
 
 def _first_sentence(best: ReplayRun, runs: Sequence[ReplayRun]) -> str:
-    shows = f"its contexts show {format_share(best.facts_share)} of the facts that hold"
+    shows = f"its contexts show {format_share(best.facts_share)} of the current facts"
     shows += f" and {format_share(best.names_share)} of the identifiers"
     if len(runs) == 1:
         return f"{best.label} is the only setting that was tried: {shows}."
@@ -73,6 +73,17 @@ def _first_sentence(best: ReplayRun, runs: Sequence[ReplayRun]) -> str:
     return (
         f"{best.label} is the cheapest setting{where} that keeps about as much as the best "
         f"({top.label}): {shows}."
+    )
+
+
+def explain_shares(run: ReplayRun) -> str:
+    """Say in a sentence what the shares of a setting mean."""
+    facts, names = format_share(run.facts_share), format_share(run.names_share)
+    if run.facts_share == run.names_share == 1:
+        return "All current facts and all identifiers of earlier turns stand in the context."
+    return (
+        f"Of what was said before a turn, {facts} of the current facts and {names} of the identifiers stand "
+        "in its context; the rest stays in memory, where recall and search find it."
     )
 
 

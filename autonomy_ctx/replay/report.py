@@ -25,6 +25,7 @@ from autonomy_ctx.replay.plots import (
 )
 from autonomy_ctx.replay.recommendation import (
     FACTS_WEIGHT,
+    explain_shares,
     format_money,
     format_run,
     format_share,
@@ -92,6 +93,7 @@ def _answer(report: ReplayReport) -> Iterator[str]:
     yield f'<p class="numbers"><b>{best.setting.floor}</b><i>/</i><b>{best.setting.ceiling}</b></p>'
     yield f'<p class="caption">floor / ceiling{", " + _show(extra) if extra else ""}</p></div><div>'
     yield f"<p>{_show(advice.reason)}</p>"
+    yield f'<p class="muted">{_show(explain_shares(best))}</p>'
     if advice.runner_up is not None:
         yield f'<p class="muted">Runner-up: {_show(advice.runner_up_reason)}</p>'
     yield f"<pre><code>{_show(advice.setting.as_argument())}</code></pre></div></section>"
@@ -100,7 +102,7 @@ def _answer(report: ReplayReport) -> Iterator[str]:
         ("cost", format_money(best.cost), f"whole history {format_money(whole.cost)}"),
         ("context, average", f"{best.mean_context:,}", f"tokens; at most {best.largest_context:,}"),
         ("from the cache", format_share(best.cached_share), "of the tokens sent"),
-        ("facts shown", format_share(best.facts_share), "of those that hold"),
+        ("facts shown", format_share(best.facts_share), "of the current facts"),
         ("identifiers shown", format_share(best.names_share), "of all named before"),
         ("turns over the limit", f"{best.turns_over_limit:,}", _limit_text(report)),
     ]
@@ -123,7 +125,7 @@ def _size_plot(report: ReplayReport) -> Iterator[str]:
     yield "<section><h2>Size of the context over time</h2>"
     yield '<p class="muted">Tokens of the largest context of each turn.'
     if report.whole.largest_context > top:
-        yield f"The whole history goes on to {report.whole.largest_context:,} tokens."
+        yield f"The line of the whole history continues to {report.whole.largest_context:,} tokens."
     yield "</p>"
     yield _legend([(line.label, line.style) for line in lines])
     yield both_widths(
@@ -155,8 +157,8 @@ def _choice_plot(report: ReplayReport) -> Iterator[str]:
     ]
     yield "<section><h2>What each setting costs, and what it keeps</h2>"
     yield (
-        '<p class="muted">Up and to the left is better. Kept: how much of what was said before the contexts '
-        f"show; facts that hold count for {format_share(FACTS_WEIGHT)} of it, identifiers for the rest.</p>"
+        '<p class="muted">Up and to the left is better. Kept: the share of earlier content that the contexts '
+        f"show; current facts count for {format_share(FACTS_WEIGHT)} of it, identifiers for the rest.</p>"
     )
     yield both_widths(
         lambda width: scatter_plot(
@@ -215,8 +217,8 @@ def _retention_plot(report: ReplayReport) -> Iterator[str]:
         names = _shares(run.turns, "names")
         lines.append(Line(label=f"{run.label}, identifiers", values=names, style=f"{style} dashed"))
     yield "<section><h2>What the contexts still show</h2>"
-    yield '<p class="muted">Of all that was said before each turn: facts that hold (solid) and identifiers '
-    yield "(dashed).</p>"
+    yield '<p class="muted">The share of the current facts (solid) and of all '
+    yield "earlier identifiers (dashed) that the context of each turn shows.</p>"
     yield _legend([(best.label, "best"), *([(second.label, "second")] if second else [])])
     yield both_widths(
         lambda width: line_plot(
@@ -266,12 +268,12 @@ def _fact_matrix(report: ReplayReport) -> Iterator[str]:
         listed = "".join(
             f"<li>{_show(_shorten(fact, MAX_FACT_CHARACTERS))}</li>" for fact in facts[:MAX_FACTS]
         )
-        yield f'<p class="muted">Every setting shows all {len(facts):,} facts that hold at the end of the '
+        yield f'<p class="muted">Every setting shows all {len(facts):,} current facts at the end of the '
         yield f"conversation.</p><details><summary>The facts{_list_note(len(facts), MAX_FACTS)}</summary>"
         yield f"<ul>{listed}</ul></details></section>"
         return
-    yield f'<p class="muted">Those that hold at the end{_list_note(len(facts), MAX_FACTS)}; those that a '
-    yield "setting lost come first. What is lost here is still in memory.</p>"
+    yield f'<p class="muted">The current facts at the end{_list_note(len(facts), MAX_FACTS)}; facts that a '
+    yield "setting lost come first. Memory still has the lost facts.</p>"
     yield '<div class="scroll" tabindex="0"><table class="facts"><thead><tr><th scope="col">fact</th>'
     yield "".join(f'<th scope="col">{_show(run.label)}</th>' for run in runs) + "</tr></thead><tbody>"
     for fact in facts[:MAX_FACTS]:
@@ -284,14 +286,23 @@ def _fact_matrix(report: ReplayReport) -> Iterator[str]:
 
 def _notes(report: ReplayReport) -> Iterator[str]:
     notes = [
-        "A turn is a user's message with all requests until the answer. Tokens are estimated. What a request "
-        "shares with the one before it, from 1,024 tokens on, counts as cached.",
+        "A turn is a user's message with all requests until the answer. The plots count turns from 1.",
+        _describe_numbers(report),
+        "Tokens are estimated. A prefix that "
+        "a request shares with the previous request counts as cached, from 1,024 tokens on.",
         f"The record has {report.pauses:,} pauses after which nothing was cached." if report.pauses else "",
         "Facts and identifiers are found by rules, without a model.",
         *(f"Left out: {sentence}." for sentence in report.skipped),
     ]
     items = "".join(f"<li>{_show(note)}</li>" for note in notes if note)
     yield f"<footer><h2>How it was measured</h2><ul>{items}</ul></footer>"
+
+
+def _describe_numbers(report: ReplayReport) -> str:
+    first = report.whole.turns[0].number
+    if not report.has_stored_numbers or first is None:
+        return ""
+    return f"The first turn of the plots has the number {first:,} in the memory." if first > 1 else ""
 
 
 # -- small pieces -------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from autonomy_ctx.replay.grid import ReplaySetting
 class TurnMeasure:
     """One turn of a replay. Tokens and cost are those of all its requests together."""
 
-    number: int
+    # None if the memory has figures of other turns only.
+    number: int | None
     position: int
     requests: int
     # The largest context of the turn, and its messages.
@@ -170,6 +171,8 @@ class ReplayReport:
 
     conversation: str
     turns: int
+    # Whether turns have the numbers of the memory; else users' messages are counted.
+    has_stored_numbers: bool
     messages: int
     # How many facts hold at the end and how many identifiers were named; pauses in which a cache forgets.
     facts: tuple[str, ...]
@@ -195,6 +198,7 @@ class ReplayReport:
         return {
             "conversation": self.conversation,
             "turns": self.turns,
+            "has_stored_numbers": self.has_stored_numbers,
             "messages": self.messages,
             "facts": list(self.facts),
             "identifiers": self.identifiers,

@@ -15,7 +15,7 @@ from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.language.identifiers import THOUSANDS_SEPARATOR
 from autonomy_ctx.language.name_index import key_names_of
 from autonomy_ctx.language.words import fold_text
-from autonomy_ctx.memory.facts import NO_SEGMENT, FactsInForce, make_rows
+from autonomy_ctx.memory.facts import NO_SEGMENT, FactIndex, change_facts, make_rows
 from autonomy_ctx.memory.search_terms import folded_words
 from autonomy_ctx.messages.fact import Fact, normalize_fact
 from autonomy_ctx.messages.message import Message
@@ -43,7 +43,7 @@ class ConversationIndex:
         self.before: list[SaidBefore] = []
         # Every identifier as it was first written, and the position of that message.
         self.spelling: dict[str, tuple[str, int]] = {}
-        known, last_fact = FactsInForce((None, 0, 0), 0, (), {}, {}), 0
+        facts, last_fact = tuple[Fact, ...](), 0
         previous: tuple[int, Message] | None = None
         holding: tuple[Fact, ...] = ()
         position = 0
@@ -54,13 +54,13 @@ class ConversationIndex:
             position += len(said)
             for at, message in entries:
                 self._note_names(message, at)
-            changes = find_facts(entries, known.facts, before=previous)
+            changes = find_facts(entries, facts, before=previous)
             if changes:
-                index = known.changeable_index()
+                index = FactIndex((int(one.id[1:]), one.source, one.text) for one in holding)
                 rows = make_rows(index, changes, last=last_fact, segment=NO_SEGMENT)
                 last_fact = max([last_fact, *(row.number for row in rows)])
-                known = known.change(rows, index)
-                holding = tuple(fact for fact in known.facts if fact.state == "holds")
+                facts = change_facts(facts, rows)
+                holding = tuple(fact for fact in facts if fact.state == "holds")
             previous = entries[-1] if entries else previous
         self.at_end = SaidBefore(facts=holding, names=len(self.spelling))
 

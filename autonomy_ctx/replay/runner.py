@@ -7,18 +7,21 @@ same numbers. Time is taken from the record, so nothing waits.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import StoredSegment
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.excerpt import Room, make_excerpt
+from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.catalog import cache_rule, find_context_window, price_of
@@ -109,6 +112,7 @@ async def replay(
     return ReplayReport(
         conversation=conversation.name,
         turns=len(turns),
+        has_stored_numbers=bool(conversation.turn_numbers),
         messages=len(conversation.messages),
         facts=tuple(fact.text for fact in record.index.at_end.facts),
         identifiers=record.index.at_end.names,
@@ -201,9 +205,9 @@ async def _replay_settings(
     """All turns with some settings, turn by turn: what one has read of a message, the next one knows."""
     runs = [_SettingRun(record, setting, model) for setting in settings]
     try:
-        for number, turn in enumerate(record.turns):
+        for number, (turn, said) in enumerate(zip(record.turns, record.index.before, strict=True)):
             for index, run in enumerate(runs, 1):
-                await run.replay_turn(turn)
+                await run.replay_turn(turn, said)
                 on_progress(number * len(runs) + index)
         return [await run.finish() for run in runs]
     finally:
@@ -218,12 +222,12 @@ class _SettingRun:
         self._record, self._setting = record, setting
         self._now = FIRST_TIME
         self._memory = Memory(token_counter=record.counter, clock=self._time)
+        config = setting.config(model)
         if setting.auto:
-            self._section: SummarizedHistorySection = _PricedHistorySection(record, model, self._seconds)
+            self._section: SummarizedHistorySection = _PricedHistorySection(record, config, self._seconds)
         else:
-            self._section = SummarizedHistorySection(
-                model, setting.floor, setting.ceiling, setting.size, clock=self._seconds
-            )
+            self._section = SummarizedHistorySection.of(config, clock=self._seconds)
+        self._arguments: dict[str | None, str] = {}
         instructions = record.conversation.instructions
         self._template = ContextTemplate(
             [*([SystemInstructionsSection(instructions)] if instructions else []), self._section],
@@ -242,9 +246,8 @@ class _SettingRun:
     def _seconds(self) -> float:
         return self._now.timestamp()
 
-    async def replay_turn(self, turn: RecordedTurn) -> None:
+    async def replay_turn(self, turn: RecordedTurn, said: SaidBefore) -> None:
         totals = _TurnTotals()
-        said = self._record.index.before[turn.number - 1]
         shown = (0, 0)
         for number, request in enumerate(turn.requests):
             await self._wait_for(request.said[-1])
@@ -307,7 +310,18 @@ class _SettingRun:
     async def _append(self, messages: Sequence[Message]) -> None:
         if messages:
             self._now = max(self._now, messages[-1].created_at)
-            await self._memory.append(SCOPE, CONVERSATION, *messages)
+            await self._memory.append(SCOPE, CONVERSATION, *map(self._shorten, messages))
+
+    def _shorten(self, message: Message) -> Message:
+        """The message as an agent stores it: a long result as an excerpt."""
+        self._arguments |= {call.id: call.arguments for call in message.tool_calls}
+        tokens = self._setting.result_tokens
+        if message.role is not ChatRole.TOOL or tokens is None or isinstance(message.content, tuple):
+            return message
+        room = Room(sys.maxsize, tokens, self._record.counter.count_text)
+        arguments = self._arguments.get(message.tool_call_id, "")
+        text = make_excerpt(message.text, room, result_id=message.id, arguments=arguments)
+        return replace(message, content=text)
 
     async def _compose(self, last: Message, totals: _TurnTotals) -> ComposedContext | None:
         """The context of a request; None when the budget leaves nothing to send."""
@@ -331,8 +345,9 @@ class _SettingRun:
 class _PricedHistorySection(SummarizedHistorySection):
     """History of `auto`, which decides by the prices of the replay, also if its summaries are digests."""
 
-    def __init__(self, record: _Record, model: Any, clock: Callable[[], float]) -> None:
-        super().__init__(model, auto=True, cache_seconds=record.cache_seconds, clock=clock)
+    def __init__(self, record: _Record, config: ContextSummaryConfig, clock: Callable[[], float]) -> None:
+        config = replace(config, cache_seconds=record.cache_seconds)
+        super().__init__(config.model, config=config, clock=clock)
         self._record = record
 
     def _learn_limits(self, budget: int | None) -> None:
@@ -409,7 +424,7 @@ def _measure_whole(record: _Record) -> ReplayRun:
     tokens, count = start, bool(instructions) + 0
     cached, last = 0, None
     measures = []
-    for turn in record.turns:
+    for turn, known in zip(record.turns, record.index.before, strict=True):
         totals = _TurnTotals()
         for request in turn.requests:
             tokens += sum(map(record.tokens, request.said))
@@ -419,8 +434,7 @@ def _measure_whole(record: _Record) -> ReplayRun:
             cached, last = tokens, request.said[-1]
         tokens += sum(map(record.tokens, turn.rest))
         count += len(turn.rest)
-        said = record.index.before[turn.number - 1]
-        measures.append(totals.measure(turn, said, len(said.facts), said.names))
+        measures.append(totals.measure(turn, known, len(known.facts), known.names))
     return ReplayRun(
         setting=None,
         turns=tuple(measures),

@@ -18,12 +18,14 @@ _MODULES = {
     "PinningSection": "autonomy_ctx.sections.section",
     "Section": "autonomy_ctx.sections.section",
     "SummarizingSection": "autonomy_ctx.sections.section",
+    "ToolCatalogSection": "autonomy_ctx.sections.instructions",
     "composition_of": "autonomy_ctx.sections.section",
 }
 
 if TYPE_CHECKING:
     from autonomy_ctx.background import Closeable
     from autonomy_ctx.memory.store import MessageRef
+    from autonomy_ctx.sections.instructions import ToolCatalogSection
     from autonomy_ctx.sections.section import (
         ComposeObserver,
         Composition,
@@ -55,5 +57,6 @@ __all__ = [
     "PinningSection",
     "Section",
     "SummarizingSection",
+    "ToolCatalogSection",
     "composition_of",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
 from autonomy_ctx.messages import wire
@@ -22,7 +23,15 @@ from autonomy_ctx.messages.cuts import (
     orphaned_results,
 )
 from autonomy_ctx.messages.message import TOOL, USER, Message
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
+from autonomy_ctx.models.catalog import price_of
+from autonomy_ctx.sections.clearing import ClearingLimits
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Omission,
+    Params,
+    composition_of,
+)
 from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
@@ -33,7 +42,11 @@ class ConversationHistorySection(ContributingSection):
     """Stored messages: the most recent of those that pass the filter, each transformed.
 
     With `max_messages`, the window starts at a safe cut, so it may be shorter. It contains the newest user
-    message even if that is older. Filters and transforms get copies as dicts.
+    message even if that is older. Filters and transforms get copies as dicts. When an epoch begins, large
+    results of turns before the newest `clear_results_after`, and images of turns before the newest
+    `clear_images_after`, become one line each; other results of earlier turns become excerpts above
+    `max_result_tokens`. `reader` is the model that reads the context; by its prices
+    an epoch ends for that.
     """
 
     kind = "slow"
@@ -44,12 +57,19 @@ class ConversationHistorySection(ContributingSection):
         max_messages: int | None = None,
         filter_fn: MessageFilter | None = None,
         transform_fn: MessageTransform | None = None,
+        *,
+        clear_results_after: int | None = None,
+        clear_images_after: int | None = None,
+        max_result_tokens: int | None = None,
+        reader: Any = None,
     ) -> None:
         check_int("max_messages", max_messages, optional=True)
         super().__init__("conversation_history", enabled)
         self.max_messages = max_messages
         self.filter_fn = filter_fn
         self.transform_fn = transform_fn
+        self.clearing = ClearingLimits.of(clear_results_after, clear_images_after, max_result_tokens)
+        self._price = price_of(reader) or DEFAULT_PRICE
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         read = self._read if isinstance(memory, Memory) else self._read_all
@@ -62,7 +82,16 @@ class ConversationHistorySection(ContributingSection):
         if len(entries) < head.count:
             omitted = (_omission(head, positions, self._reason()),)
         params["conversation_message_count"] = len(messages)
-        return Contribution(messages, positions, omitted)
+        found = Contribution(messages, positions, omitted)
+        if not isinstance(memory, Memory) or not self.clearing.may_clear(found):
+            return found
+        kept: Sequence[int] = ()
+        composition = composition_of(params)
+        if old := self.clearing.find_cleared(found, composition.beginning):
+            pins = (await memory.summary(scope, conversation)).pins
+            kept = [pin.position for pin in pins if pin.position in old]
+        count = memory.token_counter.count_uncalibrated
+        return self.clearing.clear(found, composition, kept, count, self._price)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""

@@ -8,7 +8,13 @@ from typing import Any
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Params,
+    composition_of,
+    data_message,
+)
 
 
 class SystemInstructionsSection(ContributingSection):
@@ -52,9 +58,14 @@ def system_message(text: str) -> dict[str, Any]:
     return {"role": "system", "content": {"text": text, "type": "text"}, "phase": "system"}
 
 
+def system_contribution(text: str) -> Contribution:
+    """One system message, or none for an empty text."""
+    return Contribution((wire.from_dict(system_message(text)),) if text else ())
+
+
 _TIME_TOOLS = {
-    "get_current_time_utc": "the current time in UTC.",
-    "get_current_time": "the current local time.",
+    "get_current_time_utc": "- `get_current_time_utc`: the current time in UTC.",
+    "get_current_time": "- `get_current_time`: the current local time.",
 }
 # The tools that every agent has unless it is told otherwise.
 BUILTIN_TOOLS = tuple(_TIME_TOOLS)
@@ -145,36 +156,12 @@ class FrameworkInstructionsSection(ContributingSection):
         self.enable_recall = enable_recall
         self.enable_pins = enable_pins
         self.builtin_tools = check_builtin_tools(builtin_tools)
-        self._text = ""
-        # What the text was made from; None while there are sub-agents, whose configurations may change.
-        self._described: tuple[Any, ...] | None = None
-        self._contribution = Contribution(())
+        self._text, self._contribution = "", Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        reads_items = composition_of(params).reads_items
-        described = (
-            self.builtin_tools,
-            self.enable_filesystem,
-            self.filesystem_visibility,
-            self.enable_ask_for_user_input,
-            self.enable_context_items,
-            self.enable_recall,
-            self.enable_pins,
-            reads_items,
-        )
-        if self.subagent_configs or described != self._described:
-            text = self._describe_capabilities(reads_items=reads_items)
-            if text != self._text:
-                self._contribution = Contribution((wire.from_dict(system_message(text)),) if text else ())
-                self._text = text
-            self._described = None if self.subagent_configs else described
-        return self._contribution
-
-    def _describe_capabilities(self, *, reads_items: bool) -> str:
         blocks: list[str] = []
         if self.builtin_tools:
-            lines = (f"- `{name}`: {_TIME_TOOLS[name]}" for name in self.builtin_tools)
-            blocks.append("\n".join(["### Time", *lines]))
+            blocks.append("\n".join(["### Time", *map(_TIME_TOOLS.__getitem__, self.builtin_tools)]))
         if self.enable_filesystem:
             # Literal replacement, because configured text may contain braces.
             blocks.append(_FILES.replace("{visibility}", _VISIBILITY[self.filesystem_visibility]))
@@ -185,13 +172,16 @@ class FrameworkInstructionsSection(ContributingSection):
                 f"- `{name}`: {purpose_of(config)}" for name, config in self.subagent_configs.items()
             )
             blocks.append(_SUBAGENTS.replace("{agents}", agents))
-        if self.enable_context_items or reads_items:
+        if self.enable_context_items or composition_of(params).reads_items:
             blocks.append(_ITEMS)
         if self.enable_recall:
             blocks.append(_RECALL)
         if self.enable_pins:
             blocks.append(_PINS)
-        return "\n\n".join(["## Framework Capabilities", *blocks]) if blocks else ""
+        text = "\n\n".join(["## Framework Capabilities", *blocks]) if blocks else ""
+        if text != self._text:
+            self._text, self._contribution = text, system_contribution(text)
+        return self._contribution
 
 
 def check_builtin_tools(names: Any) -> tuple[str, ...]:
@@ -230,8 +220,7 @@ class ToolInstructionsSection(ContributingSection):
     ) -> None:
         super().__init__(name, enabled)
         self.tools = list(tools)
-        self._text = ""
-        self._contribution = Contribution(())
+        self._text, self._contribution = "", Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         blocks = [
@@ -239,10 +228,29 @@ class ToolInstructionsSection(ContributingSection):
         ]
         text = "\n\n".join(["## Tool Instructions", *blocks]) if blocks else ""
         if text != self._text:
-            messages = (wire.from_dict(system_message(text)),) if text else ()
-            self._contribution = Contribution(messages)
-            self._text = text
+            self._text, self._contribution = text, system_contribution(text)
         return self._contribution
+
+
+CATALOG_PREAMBLE = (
+    "## Tools on demand\nThese tools are not listed with their arguments. Find them with `find_tools` before "
+    "they are called."
+)
+
+
+class ToolCatalogSection(ContributingSection):
+    """The catalog of an agent with a `tool_budget`, and later the lines of it that have changed."""
+
+    kind = "slow"
+    # A model without it would not know what to look for.
+    priority = 20
+
+    def __init__(self, name: str = "tool_catalog", enabled: bool = True) -> None:
+        super().__init__(name, enabled)
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        catalog = composition_of(params).tool_catalog
+        return Contribution((data_message(f"{CATALOG_PREAMBLE}\n{catalog}"),) if catalog else ())
 
 
 def tools_with_instructions(tools: Iterable[Any]) -> list[Any]:

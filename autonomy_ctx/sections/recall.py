@@ -10,7 +10,7 @@ from typing import Any
 
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import recall
-from autonomy_ctx.memory.recall_block import render_recall
+from autonomy_ctx.memory.recall_block import describe_reasons, render_recall
 from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import PER_MESSAGE
@@ -70,6 +70,7 @@ class RecallSection(ContributingSection):
             conversation=None if self.across else conversation,
             max_tokens=self.max_tokens - PER_MESSAGE,
             exclude=_shown_before(composition.quoted, {conversation: shown}),
+            explain=True,
         )
         if not found.text:
             return Contribution(())
@@ -84,7 +85,8 @@ class RecallSection(ContributingSection):
             return data_message(less.text) if less.text else None
 
         refs = dict.fromkeys(MessageRef(one.conversation, one.position) for one in found.passages)
-        return Contribution([data_message(found.text)], shorter=shorter, refs=tuple(refs))
+        note = describe_reasons(found.passages)
+        return Contribution([data_message(found.text)], shorter=shorter, refs=tuple(refs), note=note)
 
 
 def _shown_before(quoted: Sequence[MessageRef], shown: Mapping[str, set[int]]) -> dict[str, set[int]]:

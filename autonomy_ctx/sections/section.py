@@ -44,15 +44,15 @@ class Section(Protocol):
 class Omission:
     """Messages or facts that a section did not show: how many, between which positions, and the reason.
 
-    It is about stored messages, facts, pinned messages that a summary covers, or entries of a profile, which
-    have no position.
+    It is about stored messages, facts, pinned messages that a summary covers, entries of a profile, which
+    have no position, or old results and images, of which a line is shown.
     """
 
     first: int
     last: int
     count: int
     reason: str
-    what: Literal["messages", "facts", "pins", "profile"] = "messages"
+    what: Literal["messages", "facts", "pins", "profile", "results", "images"] = "messages"
 
 
 def pin_omission(positions: Sequence[int], reason: str) -> Omission:
@@ -67,15 +67,31 @@ def pin_omission(positions: Sequence[int], reason: str) -> Omission:
     )
 
 
-class EpochBeginning(NamedTuple):
-    """The facts of users and the pins at the beginning of an epoch: the newest number, and positions.
+class ClearedParts(NamedTuple):
+    """Up to which positions an epoch shows results and images as a line, and results as excerpts.
 
-    `block` names the summary of a provider that it began with, if any.
+    Those of `kept` stay.
+    """
+
+    results: int = 0
+    images: int = 0
+    kept: tuple[int, ...] = ()
+    excerpts: int = 0
+
+
+class EpochBeginning(NamedTuple):
+    """The facts and the pins at the beginning of an epoch: the highest number, and positions.
+
+    `block` names the summary of a provider that it began with, if any; then the number is that of the newest
+    fact of a user. `asked` is the position of the user message that stood before the window, because the
+    summary covers it; 0 if none did.
     """
 
     newest_fact: int
     pins: tuple[int, ...]
     block: str = ""
+    asked: int = 0
+    cleared: ClearedParts = ClearedParts()
 
 
 class AddedText(NamedTuple):
@@ -109,6 +125,8 @@ class Contribution:
     beginning: EpochBeginning | None = None
     # The share of the context that later text may have replaced before all is shown anew.
     max_superseded: float = 1.0
+    # Whether it pays to begin anew, because so much of it is old by now.
+    is_outdated: bool = False
     # Its messages with a new summary that a provider wrote, behind which all that was sent can stay.
     swapped: Contribution | None = None
     # Whether a provider should keep the prefix for longer.
@@ -141,6 +159,12 @@ class Composition:
     pool: ContextPoolView | None = None
     # Whether the agent sends the tool that reads the pool's items.
     reads_items: bool = False
+    # Whether it sends the tool that reads results.
+    reads_results: bool = False
+    # The names of the tools that the model has to find.
+    tool_catalog: str = ""
+    # Definitions that are sent with the context and are no part of it until the model has found them.
+    deferred_tools: Sequence[Mapping[str, Any]] = ()
     # The tokens that all messages of the context may take together; None for no budget.
     max_tokens: int | None = None
     # The log position of the user message that the turn answers; others may have come after it.
@@ -149,6 +173,8 @@ class Composition:
     is_in_turn: bool = False
     # The position up to which the summary of the context before stands for messages; None if it is not known.
     covered: int | None = None
+    # Whether the epoch of the context before was ended by hand.
+    is_ended: bool = False
     # The facts and pins that the epoch of the context before began with.
     beginning: EpochBeginning | None = None
     # The messages that were quoted in earlier contexts which this one goes on from.

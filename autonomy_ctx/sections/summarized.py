@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Unpack
 from weakref import ref
@@ -17,7 +16,7 @@ from weakref import ref
 import anyio
 
 from autonomy_ctx.background import AsyncResource, Background
-from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.compaction.calls import CachedRequest
 from autonomy_ctx.compaction.config import (
     ContextSummaryConfig,
     SummaryOptions,
@@ -25,22 +24,19 @@ from autonomy_ctx.compaction.config import (
     make_config,
     resolve_settings,
 )
-from autonomy_ctx.compaction.facts import add_profile_changes
+from autonomy_ctx.compaction.cost_model import eager
+from autonomy_ctx.compaction.facts import learn_profile
+from autonomy_ctx.compaction.manual import ManualSummary
 from autonomy_ctx.compaction.metrics import SummaryMetrics
-from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
-    BoundedView,
-    ConversationSnapshot,
     ConversationState,
-    DisplayedSummary,
     SnapshotBounder,
+    note_shown,
     read_snapshot,
 )
 from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import choose_snapshot, show_older, summary_until, superseded_share
-from autonomy_ctx.compaction.swap_policy import eager
-from autonomy_ctx.compaction.view import pays, shown_tokens, summary_tokens
-from autonomy_ctx.errors import StoreError
+from autonomy_ctx.compaction.view import message_counter, needs_summary, pays, shown_tokens
 from autonomy_ctx.formats.model_info import context_window_of, model_name
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
@@ -48,8 +44,8 @@ from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.mirror import MemoryMirrors
 from autonomy_ctx.memory.store import Key, check_name, make_key
-from autonomy_ctx.messages.fact import FactChange, active_facts, normalize_fact
-from autonomy_ctx.messages.tokens import TokenCounter
+from autonomy_ctx.messages.fact import active_facts
+from autonomy_ctx.sections.clearing import ClearingLimits
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,
@@ -59,11 +55,8 @@ from autonomy_ctx.sections.section import (
 from autonomy_ctx.sections.summarized_view import HistoryContribution, add_block, show_history
 
 logger = logging.getLogger("autonomy_ctx.sections")
-_EPOCH = datetime.fromtimestamp(0, UTC)
 OTHER_TOKENS_STEP = 64
 MAX_CONVERSATIONS = 512
-# The part of the life of a provider's cache after which a conversation counts as idle.
-EXPIRY_SHARE = 0.8
 # Requests are large, so only those of a few active conversations are kept.
 MAX_REQUESTS = 64
 
@@ -100,13 +93,16 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         limits = {"floor": floor, "ceiling": ceiling, "size": size, "instructions": instructions}
         given = {**options, **{name: value for name, value in limits.items() if value is not None}}
         self.config = make_config(summary_model, config, given, of="SummarizedHistorySection.__init__()")
+        self.clearing = ClearingLimits.of(
+            self.config.clear_results_after, self.config.clear_images_after, self.config.max_result_tokens
+        )
         self._reader = reader
         self._reading_model = summary_model if reader is None else reader
         window = context_window_of(self._reading_model)
         check_writer(self.config, self._reading_model)
         self._settings = resolve_settings(self.config, window, reader=reader)
         if self.config.writer == "provider" and self._settings.block_writer is None:
-            logger.warning("no provider is known that writes summaries on demand; ours are shown")
+            logger.warning("the provider of this model writes no summaries on demand; our own are shown")
         # The largest budget of the contexts so far, and what the other sections took of the last one.
         self._budget: int | None = None
         self._other_tokens = 0
@@ -115,21 +111,20 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._own_background = background is None
         self._background = background or Background()
         self._clock = clock
+        self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(
+            MAX_REQUESTS, holds_texts=True
+        )
         self._summarizer = Summarizer(
             self._settings,
             self._metrics,
             background=self._background,
             hooks=hooks,
             clock=clock,
-            find_cached=self._find_cached if self._settings.share_prefix else None,
-            find_request=self._find_request if self._settings.block_writer is not None else None,
+            requests=self._requests,
         )
         self._mirrors = MemoryMirrors()
         self._conversations: ConversationCache[StoreKey, ConversationState] = ConversationCache(
             MAX_CONVERSATIONS, holds_texts=True
-        )
-        self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(
-            MAX_REQUESTS, holds_texts=True
         )
 
     @classmethod
@@ -184,41 +179,31 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         key = make_key(memory.agent, scope, conversation)
         store_key = make_store_key(memory.store, key)
         known = self._conversations.setdefault(store_key, ConversationState())
-        settings, count = self._settings, _make_count(memory.token_counter)
+        settings, count = self._settings, message_counter(memory.token_counter)
         limits = settings.limits
         waits = settings.swap is not eager or composition.is_in_turn
         sent = None if composition.is_in_turn else composition.covered
         if known.displayed is not None and sent not in (None, known.displayed.covered):
             # Another process has sent a context since: what was shown here is not what goes on.
             known.displayed = None
-        since = None
-        if waits:
-            since = composition.covered if known.displayed is None else known.displayed.covered
-        elif self.config.writer == "provider":
-            since = composition.covered
+        since = composition.covered if waits or self.config.writer == "provider" else None
+        if not composition.is_in_turn and (composition.is_ended or known.shows_newest):
+            # A new summary was asked for.
+            known.displayed, known.shows_newest, since = None, False, None
+        if waits and known.displayed is not None:
+            since = known.displayed.covered
         snapshot = await read_snapshot(memory, key, limits, known, self._metrics, since)
-        if known.displayed is None and since is not None and waits:
+        now = self._clock()
+        if known.displayed is None and since is not None:
             # Sent by another process, or by this one before it was restarted.
-            known.displayed = summary_until(snapshot, since, self._clock())
+            known.displayed = summary_until(snapshot, since, now)
         params["conversation_message_count"] = snapshot.head.count
-        idle = 0.0 if known.displayed is None else self._clock() - known.displayed.shown_at
+        idle = 0.0 if known.displayed is None else now - known.displayed.shown_at
         # The summary that is shown may be older than the one that is stored.
-        chosen, before = snapshot, known.displayed
-        if waits:
-            chosen = choose_snapshot(
-                known,
-                snapshot,
-                settings,
-                count,
-                self._clock(),
-                self._metrics,
-                is_in_turn=composition.is_in_turn,
-            )
-        else:
-            state = snapshot.state
-            known.displayed = DisplayedSummary(
-                snapshot.head.generation, state.segments, self._clock(), state.facts
-            )
+        before = known.displayed
+        chosen = choose_snapshot(
+            known, snapshot, settings, count, now, self._metrics, is_in_turn=composition.is_in_turn
+        )
         if settings.costs is not None:
             tokens = shown_tokens(snapshot.state)
             prefers = settings.costs.prefers_long_life(snapshot.entries, tokens, count)
@@ -242,7 +227,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 superseded_share(settings, chosen.entries, count, idle) if self.config.auto else 1.0
             ),
         )
-        add = partial(add_block, memory.store, key, composition)
+        add = partial(add_block, memory, key, composition)
         if self.config.writer == "provider" and turn > view.last_hidden:
             view = await add(chosen, view)
         found: Contribution = await show(chosen, view)
@@ -250,111 +235,54 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if view.block is not None and view.block.name != began_with:
             # A new one. What was sent is shown as well: all of it behind the new summary can stay.
             anew = going = found.anew or found
-            older = show_older(before, snapshot, settings, count, composition.covered, self._clock())
+            older = show_older(before, snapshot, settings, count, composition.covered, now)
             if older is not None:
                 going = await show(older, await add(older, await bounder.bound(older)))
             found = replace(going, anew=anew, swapped=found)
-        self._note_shown(known, snapshot, view)
+        if self.clearing.may_clear(found):
+            old = self.clearing.find_cleared(found, composition.beginning)
+            state = snapshot.state
+            named = {pin.position for pin in state.pins} | {one.position for one in active_facts(state.facts)}
+            # Its summaries decide when it pays to begin anew.
+            found = self.clearing.clear(found, composition, sorted(named.intersection(old)))
+        note_shown(self._metrics, known, snapshot, view, self.ceiling, now)
         if len(view.window) < len(chosen.entries):
             self._summarizer.request_digest(memory, key)
-        if self._needs_summary(snapshot, count):
+        seconds = self._metrics.summary_seconds
+        if needs_summary(settings, snapshot.state, snapshot.entries, count, seconds):
             self._summarizer.request(memory, key)
         elif not known.is_watched and pays(settings, snapshot.state, snapshot.entries, count, expires=True):
             waiting = partial(self._wait_for_expiry, ref(memory), key, store_key, known)
             known.is_watched = self._background.start(waiting, daemon=True)
         is_late = len(snapshot.entries) > min(limits.ceiling + limits.batch // 2, limits.hard - limits.batch)
         # Sooner or later a digest stands in for these messages, as it does for those before them.
-        if settings.model is not None and (is_late or snapshot.state.covered > snapshot.state.written):
+        if settings.config.model is not None and (is_late or snapshot.state.covered > snapshot.state.written):
             self._background.start(partial(bounder.prepare_digest, snapshot))
-        if settings.profile is True:
-            self._learn_profile(memory, key, known, snapshot, turn)
+        generation = snapshot.head.generation
+        # Once for each message, however many steps its turn has.
+        if settings.config.profile is True and known.learned_from != (generation, turn):
+            known.learned_from = (generation, turn)
+            said, facts = [one for one in snapshot.entries if one.position == turn], snapshot.state.facts
+            self._background.start(
+                partial(learn_profile, memory, key, said, facts, settings.zone, generation)
+            )
         return found
-
-    def _needs_summary(self, snapshot: ConversationSnapshot, count: CountMessage) -> bool:
-        """Tell whether a summary is due, or will be before it could be ready, or only a digest is there."""
-        settings, state = self._settings, snapshot.state
-        lead = expected_messages(snapshot.entries, self._metrics.summary_seconds) if settings.lead else 0
-        limits = settings.limits_beside(summary_tokens(settings, state))
-        return (
-            state.covered > state.written
-            or is_due(snapshot.entries, limits, count, lead)
-            or pays(settings, state, snapshot.entries, count)
-        )
 
     async def _wait_for_expiry(
         self, memory: ref[Memory], key: Key, store_key: StoreKey, known: ConversationState
     ) -> None:
         """Have a summary written shortly before the provider's cache expires, if no request comes."""
         try:
-            left = self._seconds_until_expiry(known)
+            left = known.seconds_until_expiry(self._settings, self._clock())
             while left > 0:
                 await anyio.sleep(left)
                 # Later, if a request came meanwhile.
-                left = self._seconds_until_expiry(known)
+                left = known.seconds_until_expiry(self._settings, self._clock())
         finally:
             known.is_watched = False
         found = memory()
         if found is not None and self._conversations.get(store_key) is known:
             self._summarizer.request(found, key, expires=True)
-
-    def _seconds_until_expiry(self, known: ConversationState) -> float:
-        life = self._settings.cache_seconds
-        if known.long_cache and self._settings.costs is not None:
-            life = self._settings.costs.cache.long_seconds or life
-        shown = self._clock() if known.displayed is None else known.displayed.shown_at
-        return shown + EXPIRY_SHARE * life - self._clock()
-
-    def _note_shown(
-        self, known: ConversationState, snapshot: ConversationSnapshot, view: BoundedView
-    ) -> None:
-        """Count what stood for a summary, and note by how much and for how long summaries are behind."""
-        metrics = self._metrics
-        if view.missing is not None:
-            metrics.add("omissions_served")
-        elif view.is_digested:
-            metrics.add("digests_served")
-        if view.segments:
-            metrics.add("cache_hits")
-        elif len(snapshot.entries) > self.ceiling:
-            metrics.add("cache_misses")
-        late, now = snapshot.head.position - snapshot.state.written - self.ceiling, self._clock()
-        metrics.lag_messages = max(late, 0)
-        if late <= 0:
-            known.late_since = None
-        elif known.late_since is None:
-            known.late_since = now
-        metrics.lag_seconds = 0.0 if known.late_since is None else now - known.late_since
-
-    def _learn_profile(
-        self,
-        memory: Memory,
-        key: Key,
-        conversation: ConversationState,
-        snapshot: ConversationSnapshot,
-        turn: int,
-    ) -> None:
-        """Learn from the message to answer, in the background: most conversations end before a summary."""
-        generation = snapshot.head.generation
-        # Once for each message, however many steps its turn has.
-        if conversation.learned_from == (generation, turn):
-            return
-        conversation.learned_from = (generation, turn)
-        said = [one for one in snapshot.entries if one.position == turn]
-        standing = snapshot.state.facts
-        known = {normalize_fact(fact.text) for fact in standing}
-        found = add_profile_changes((), said, standing, self._settings.zone, True)
-        changes = [change for change in found if normalize_fact(change.text) not in known]
-        if changes:
-            self._background.start(partial(self._write_profile_facts, memory, key, changes, generation))
-
-    async def _write_profile_facts(
-        self, memory: Memory, key: Key, changes: Sequence[FactChange], generation: int
-    ) -> None:
-        try:
-            await memory.store.write_facts(key, changes, generation=generation)
-        except StoreError as error:
-            # The summary of these messages finds it again.
-            logger.warning("entries of the profile could not be stored yet: %s", type(error).__name__)
 
     def note_composed(
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
@@ -387,17 +315,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if known is not None and is_first and any(cut.section == self.name for cut in composed.cut):
             # The budget wants less of it: a summary that is ready is shorter.
             known.displayed = None
-
-    def _find_cached(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
-        """The request that the reader's provider has cached for a conversation, if it still has."""
-        request = self._find_request(store_key, generation)
-        is_cached = request is not None and request.at >= self._clock() - self._settings.cache_seconds
-        return request if is_cached else None
-
-    def _find_request(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
-        """The newest request of a conversation that this process has composed."""
-        request = self._requests.get(store_key)
-        return None if request is None or request.generation != generation else request
 
     # -- looking on -----------------------------------------------------------------------------
 
@@ -439,6 +356,24 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """Write all due summaries. Returns the seconds until the next one is due, or None."""
         return await self._summarizer.catch_up(memory)
 
+    async def summarize_now(
+        self, memory: Memory, scope: str, conversation: str, *, focus: str | None = None
+    ) -> ManualSummary:
+        """Summarize all but the newest `floor` messages, whether it is due or not; `focus` is for this once.
+
+        The next context shows it, also where `swap` would wait, unless the turn of an agent has begun.
+        """
+        made, key = ManualSummary(focus=focus), make_key(memory.agent, scope, conversation)
+        if not (await memory.head(scope, conversation)).count:
+            made.problem = "there are no messages"
+            return made
+        await self._summarizer.write_now(memory, key, made)
+        if not made.segments and not made.problem:
+            made.problem = f"there are no messages before the newest {self.floor}, which stay as they are"
+        if (known := self._conversations.get(make_store_key(memory.store, key))) is not None:
+            known.shows_newest = bool(made.segments)
+        return made
+
     def summarize_before_expiry(self, memory: Memory, scope: str, conversation: str) -> None:
         """Write a summary if it pays because the provider's cache expires before the next request."""
         self._summarizer.request(memory, make_key(memory.agent, scope, conversation), expires=True)
@@ -475,8 +410,3 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         except ValueError as error:
             # This must not fail the turn: the known limits stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
-
-
-def _make_count(counter: TokenCounter) -> CountMessage:
-    """Counts messages with the counter's calibration."""
-    return lambda message: counter.calibration.scale(counter.count_uncalibrated(message))

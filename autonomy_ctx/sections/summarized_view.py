@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
@@ -23,7 +23,7 @@ from autonomy_ctx.compaction.view import (
 )
 from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Key, MessageRef, Store, SummaryState
+from autonomy_ctx.memory.store import Entry, Key, MessageRef, SummaryState
 from autonomy_ctx.memory.summary_blocks import read_blocks
 from autonomy_ctx.messages.clamp import clamp_message
 from autonomy_ctx.messages.fact import Fact, RenderedFacts, active_facts, fact_line, fact_number
@@ -42,7 +42,7 @@ from autonomy_ctx.sections.section import (
 )
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-# Before a fact that a user wrote since the epoch began: the others stand in the summary message.
+# Before a fact that was stored since the epoch began: the others stand in the summary message.
 ADDED_FACT_HEADING = "[What holds now, too]"
 
 
@@ -55,7 +55,7 @@ class HistoryContribution(Contribution):
 
 
 async def add_block(
-    store: Store,
+    memory: Memory,
     key: Key,
     composition: Composition,
     snapshot: ConversationSnapshot,
@@ -67,7 +67,7 @@ async def add_block(
     """
     if view.missing is not None or view.is_digested or not view.segments:
         return view
-    blocks = await read_blocks(store, key, snapshot.head.generation)
+    blocks = await read_blocks(memory.store, key, snapshot.head.generation)
     found = next((one for one in blocks if one.last == view.last_hidden), None)
     if found is None or found.block is None:
         return view if found is None else replace(view, block_problem=found.problem)
@@ -96,32 +96,46 @@ async def show_history(
 
     `current` is the newest summary, whose facts of users are shown at once. With `beginning`, facts and pins
     that were added later stand behind what was sent. If a provider wrote the summary, all of them do: nothing
-    may stand before its block, or between it and the window.
+    may stand before its block, or between it and the window. A user message that the epoch began with before
+    its window stays there in later turns.
     """
     counter, key = memory.token_counter, store_key.key
     # Without the calibration, which changes with every report: the same pins and facts are shown.
     plain = TokenCounter(counter.text_counter)
-    window, last_hidden = view.window, view.last_hidden
-    if newest and newest <= last_hidden:
-        asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
-        window = [*asked.entries, *window]
+    last_hidden = view.last_hidden
     # The message that the turn answers is shown in any case.
+    asked = newest if newest <= last_hidden else 0
+    sent = asked if beginning is None or beginning.asked > last_hidden else beginning.asked or asked
     hidden = [pin for pin in snapshot.state.pins if pin.position != newest]
     pins = select_pins(hidden, last_hidden, settings.pin_tokens, plain, settings.zone)
-    if last_hidden:
-        window = detach_late_results(window)
-    shorten = partial(_shorten_entry, counter)
-    fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)
+
+    def shorten(entry: Entry, tokens: int) -> Entry:
+        return Entry(entry.position, clamp_message(entry.message, tokens, counter))
+
+    async def fit_window(asked: int) -> _FittedWindow:
+        window = view.window
+        if asked:
+            found = await memory.read(key.scope, key.conversation, after=asked - 1, before=asked + 1)
+            window = [*found.entries, *window]
+        if last_hidden:
+            window = detach_late_results(window)
+        fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)
+        return _FittedWindow(window, fit)
+
+    own_window = await fit_window(asked)
+    sent_window = own_window if sent == asked else await fit_window(sent)
     # What was learned of a message that is in view needs no line of its own.
     facts = facts_until(_with_facts_of_users(snapshot.state.facts, current.facts), last_hidden)
     made_of = EpochBeginning(
-        _newest_fact(current.facts),
+        _newest_number(current.facts),
         tuple(entry.position for entry in pins.entries),
+        asked=asked,
     )
 
     def show(
         facts: tuple[Fact, ...],
         own_pins: Sequence[Entry],
+        window: _FittedWindow,
         added: Sequence[AddedText] = (),
         block: SummaryBlock | None = None,
         beginning: EpochBeginning = made_of,
@@ -130,7 +144,7 @@ async def show_history(
         rendered = _render_facts(known, facts, settings, plain)
         notes = [settings.note] if settings.note else []
         if view.block_problem:
-            notes.append(f"the provider wrote no summary ({view.block_problem}); ours is shown")
+            notes.append(f"the provider wrote no summary ({view.block_problem}); our own is shown")
         if block is not None:
             if rendered.text:
                 added = [
@@ -144,17 +158,17 @@ async def show_history(
         messages: list[Message] = [entry.message for entry in own_pins]
         positions: list[int | None] = [entry.position for entry in own_pins]
         if view.segments or view.missing or rendered.text:
-            created = window[0].message.created_at if window else _EPOCH
+            created = window.entries[0].message.created_at if window.entries else _EPOCH
             own = rendered.text if block is None else ""
             messages.append(
                 summary_message(view.segments, view.missing, created, role, own, settings.zone, block)
             )
             positions.append(None)
         return HistoryContribution(
-            [*messages, *(entry.message for entry in fit)],
-            [*positions, *(entry.position for entry in fit)],
+            [*messages, *(entry.message for entry in window.fit)],
+            [*positions, *(entry.position for entry in window.fit)],
             (
-                *_omissions(view.missing, window, fit),
+                *_omissions(view.missing, window.entries, window.fit),
                 *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
                 *_fact_omissions(rendered),
             ),
@@ -169,35 +183,63 @@ async def show_history(
             **more,
         )
 
-    anew = partial(show, facts, pins.entries)
+    anew = partial(show, facts, pins.entries, own_window)
     if (block := view.block) is not None:
+        # All that was learned stands behind the block. What users wrote was said in what stays.
         if beginning is not None and beginning.block == block.name:
             newest_fact = beginning.newest_fact
         else:
             # Later ones were said in what stays, each behind the user message after it.
-            newest_fact = _newest_fact([fact for fact in facts if fact.position < last_hidden])
+            newest_fact = _newest_number(
+                [fact for fact in facts if fact.source == "user" and fact.position < last_hidden]
+            )
+        first, later = _split_facts(facts, newest_fact, of_users=True)
         return show(
-            tuple(fact for fact in facts if not _is_added(fact, newest_fact)),
+            first,
             (),
-            _added_texts(pins.entries, facts, newest_fact),
+            sent_window,
+            _added_texts(pins.entries, later),
             block,
             EpochBeginning(newest_fact, (), block.name),
             anew=anew(),
         )
-    if beginning is None or (beginning.newest_fact >= made_of.newest_fact and beginning.pins == made_of.pins):
+    if beginning is None or (
+        beginning.newest_fact >= made_of.newest_fact and beginning.pins == made_of.pins and sent == asked
+    ):
         return anew()
-    first = tuple(fact for fact in facts if not _is_added(fact, beginning.newest_fact))
+    # Users write facts at any time, and a digest is often shown before the facts of its messages are stored.
+    first, later = _split_facts(facts, beginning.newest_fact)
+    learned = sum(plain.count_text(fact_line(fact)) for fact in later if fact.source != "user")
+    if learned > settings.facts_tokens:
+        return anew()
     first_pins = [entry for entry in pins.entries if entry.position in beginning.pins]
-    later_pins = [entry for entry in pins.entries if entry.position not in beginning.pins]
-    added = _added_texts(later_pins, facts, beginning.newest_fact)
-    return show(first, first_pins, added, anew=anew()) if added else anew()
+    later_pins = [entry for entry in pins.entries if entry.position not in (*beginning.pins, sent)]
+    added = _added_texts(later_pins, later)
+    return show(first, first_pins, sent_window, added, anew=anew()) if added or sent != asked else anew()
 
 
-def _added_texts(pins: Sequence[Entry], facts: tuple[Fact, ...], newest: int) -> list[AddedText]:
-    """Pins, and the facts that users wrote after the one with a number."""
+class _FittedWindow(NamedTuple):
+    """The messages after a summary, and those of them that fit."""
+
+    entries: list[Entry]
+    fit: list[Entry]
+
+
+def _split_facts(
+    facts: tuple[Fact, ...], newest: int, *, of_users: bool = False
+) -> tuple[tuple[Fact, ...], list[Fact]]:
+    """The facts up to a number, and the later ones; with `of_users`, only those of users are later ones."""
+    may_be_later = [fact for fact in facts if fact.source == "user"] if of_users else facts
+    later = {fact.id: fact for fact in may_be_later if (fact_number(fact.id) or 0) > newest}
+    return tuple(fact for fact in facts if fact.id not in later), list(later.values())
+
+
+def _added_texts(pins: Sequence[Entry], facts: Sequence[Fact]) -> list[AddedText]:
+    """Pins and facts that were added since an epoch began."""
+    texts = {fact.id: f"{ADDED_FACT_HEADING}\n{fact_line(fact)}" for fact in active_facts(facts)}
     return [
         *(AddedText(f"pin {entry.position}", entry.message, entry.position) for entry in pins),
-        *(_added_fact(fact) for fact in active_facts(facts) if _is_added(fact, newest)),
+        *(AddedText(f"fact {name}", data_message(text)) for name, text in texts.items()),
     ]
 
 
@@ -209,19 +251,10 @@ def _with_facts_of_users(facts: tuple[Fact, ...], current: tuple[Fact, ...]) -> 
     return (*facts, *(fact for fact in current if fact.source == "user" and fact.id not in known))
 
 
-def _newest_fact(facts: Sequence[Fact]) -> int:
-    """The number of the newest fact that a user wrote; 0 if there is none."""
-    # There may be thousands of facts, of which users wrote few.
-    return max((fact_number(fact.id) or 0 for fact in facts if fact.source == "user"), default=0)
-
-
-def _is_added(fact: Fact, newest: int) -> bool:
-    """True for a fact that a user wrote after the one with a number."""
-    return fact.source == "user" and (fact_number(fact.id) or 0) > newest
-
-
-def _added_fact(fact: Fact) -> AddedText:
-    return AddedText(f"fact {fact.id}", data_message(f"{ADDED_FACT_HEADING}\n{fact_line(fact)}"))
+def _newest_number(facts: Sequence[Fact]) -> int:
+    """The highest number of a fact; 0 if there is none. Facts stand in the order of their numbers."""
+    # Not of all: there may be thousands.
+    return (fact_number(facts[-1].id) or 0) if facts else 0
 
 
 def _render_facts(
@@ -232,10 +265,6 @@ def _render_facts(
     if known.rendered_facts is None or known.rendered_facts[0] != parts:
         known.rendered_facts = parts, render_summary_facts(facts, settings, counter)
     return known.rendered_facts[1]
-
-
-def _shorten_entry(counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
-    return Entry(entry.position, clamp_message(entry.message, tokens, counter))
 
 
 def _omissions(

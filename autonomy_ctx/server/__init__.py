@@ -9,26 +9,30 @@ from autonomy_ctx.server.node.http import http
 
 _MODULES = {
     "InspectorAddress": "autonomy_ctx.server.inspector.app",
-    "OpenAITenant": "autonomy_ctx.server.openai.endpoint",
+    "EndpointTenant": "autonomy_ctx.server.endpoint.app",
     "asgi": "autonomy_ctx.server.tenants.api",
     "inspector_app": "autonomy_ctx.server.inspector.app",
     "inspector_server": "autonomy_ctx.server.inspector.app",
-    "openai_app": "autonomy_ctx.server.openai.endpoint",
+    "endpoint_app": "autonomy_ctx.server.endpoint.app",
+}
+_FORMER_NAMES = {
+    "OpenAITenant": "autonomy_ctx.server:EndpointTenant",
+    "openai_app": "autonomy_ctx.server:endpoint_app",
 }
 
 if TYPE_CHECKING:
+    from autonomy_ctx.server.endpoint.app import EndpointTenant, endpoint_app
     from autonomy_ctx.server.inspector.app import InspectorAddress, inspector_app, inspector_server
-    from autonomy_ctx.server.openai.endpoint import OpenAITenant, openai_app
     from autonomy_ctx.server.tenants.api import asgi
 else:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _FORMER_NAMES)
 
 __all__ = [
+    "EndpointTenant",
     "InspectorAddress",
-    "OpenAITenant",
     "asgi",
+    "endpoint_app",
     "http",
     "inspector_app",
     "inspector_server",
-    "openai_app",
 ]

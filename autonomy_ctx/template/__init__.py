@@ -8,6 +8,7 @@ _MODULES = {
     "BudgetReport": "autonomy_ctx.template.composed",
     "CacheWarning": "autonomy_ctx.template.cache_order",
     "Cut": "autonomy_ctx.template.composed",
+    "Definitions": "autonomy_ctx.template.composed",
     "EndReason": "autonomy_ctx.template.epoch",
     "Origin": "autonomy_ctx.template.composed",
     "SectionReport": "autonomy_ctx.template.composed",
@@ -16,7 +17,14 @@ _MODULES = {
 
 if TYPE_CHECKING:
     from autonomy_ctx.template.cache_order import CacheWarning
-    from autonomy_ctx.template.composed import BudgetReport, Cut, Origin, SectionReport, SharedPrefix
+    from autonomy_ctx.template.composed import (
+        BudgetReport,
+        Cut,
+        Definitions,
+        Origin,
+        SectionReport,
+        SharedPrefix,
+    )
     from autonomy_ctx.template.epoch import EndReason
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
@@ -25,6 +33,7 @@ __all__ = [
     "BudgetReport",
     "CacheWarning",
     "Cut",
+    "Definitions",
     "EndReason",
     "Origin",
     "SectionReport",

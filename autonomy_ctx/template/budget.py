@@ -7,8 +7,9 @@ always give the same cuts. Linear in the number of messages.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
@@ -64,89 +65,84 @@ class SectionContent(NamedTuple):
         return sum(self.counts)
 
 
-class FittedSection(NamedTuple):
-    """The messages that a section finally shows, and the report of what it does not show."""
+@dataclass(frozen=True, slots=True)
+class FittedSection:
+    """The part of a section that is shown: the indexes of its messages, their counts, and the shortened ones.
 
-    messages: Sequence[Message]
-    counts: Sequence[int]
-    positions: Sequence[int | None] | None
-    omitted: tuple[Omission, ...]
-    cut: tuple[Cut, ...]
-    # The indexes of the messages in what the section returned, and which of these are shorter now.
-    indexes: Sequence[int]
-    shortened: Collection[int] = ()
-
-
-class ShrunkSection(NamedTuple):
-    """The rest of a section: the indexes of its messages, and those that were shortened."""
+    `reason` is the limit that has removed the rest.
+    """
 
     content: SectionContent
     indexes: Sequence[int]
-    shorter: Mapping[int, Message]
     counts: Sequence[int]
-    tokens: int
-    reason: str
+    shortened: Mapping[int, Message] = field(default_factory=dict)
+    reason: str = ""
 
-    def to_fitted(self) -> FittedSection:
-        """The remaining messages, and what was removed."""
-        content = self.content
-        if len(self.indexes) == len(content.messages) and not self.shorter:
-            return FittedSection(
-                messages=content.messages,
-                counts=content.counts,
-                positions=content.positions,
-                omitted=(),
-                cut=(),
-                indexes=self.indexes,
-            )
-        left, positions, head = set(self.indexes), content.positions, summary_end(content)
-        gone = [index for index in range(len(content.messages)) if index not in left]
-        return FittedSection(
-            messages=[self.shorter.get(index, content.messages[index]) for index in self.indexes],
-            counts=self.counts,
-            positions=None if positions is None else [positions[index] for index in self.indexes],
-            omitted=(*self._summary_omissions(gone, head), *self._stored_omissions(gone, head)),
-            cut=tuple(self._cuts(gone)),
-            indexes=self.indexes,
-            shortened=frozenset(self.shorter),
-        )
+    @classmethod
+    def of_all(cls, content: SectionContent) -> FittedSection:
+        """All of a section."""
+        return cls(content, range(len(content.messages)), content.counts)
 
-    def _cuts(self, gone: Sequence[int]) -> Iterator[Cut]:
-        counts = self.content.counts
-        if gone:
-            yield self._make_cut("left out", len(gone), sum(counts[index] for index in gone))
-        if self.shorter:
+    @property
+    def tokens(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that are shown."""
+        messages = self.content.messages
+        return [self.shortened.get(index, messages[index]) for index in self.indexes]
+
+    @property
+    def positions(self) -> list[int | None]:
+        """The log position of each message that is shown."""
+        positions = self.content.positions
+        return [None if positions is None else positions[index] for index in self.indexes]
+
+    @property
+    def _gone(self) -> list[int]:
+        left = set(self.indexes)
+        return [index for index in range(len(self.content.messages)) if index not in left]
+
+    @property
+    def cut(self) -> tuple[Cut, ...]:
+        """The messages and tokens that were removed."""
+        counts, found = self.content.counts, list[Cut]()
+        if gone := self._gone:
+            found.append(self._make_cut("left out", len(gone), sum(counts[index] for index in gone)))
+        if self.shortened:
             now = dict(zip(self.indexes, self.counts, strict=True))
-            saved = sum(counts[index] - now[index] for index in self.shorter)
-            yield self._make_cut("shortened", len(self.shorter), saved)
-
-    def _summary_omissions(self, gone: Sequence[int], head: int) -> Iterator[Omission]:
-        """The omissions for summaries that were removed."""
-        for index in gone:
-            message = self.content.messages[index]
-            if index < head and isinstance(message, Summary) and message.segments:
-                first, last = message.covers_from, message.covers_to
-                yield Omission(first=first, last=last, count=last - first + 1, reason=self.reason)
-
-    def _stored_omissions(self, gone: Sequence[int], head: int) -> Iterator[Omission]:
-        """The omissions for stored messages that were removed, one for each range."""
-        messages, positions = self.content.messages, self.content.positions
-        if positions is None:
-            return
-        # What is pinned stands before a summary that covers it too.
-        last = messages[head - 1] if head else None
-        covered = last.covers_to if isinstance(last, Summary) else 0
-        hidden = [index for index in gone if index >= head or (positions[index] or 0) > covered]
-        for _, run in groupby(enumerate(hidden), key=lambda pair: pair[1] - pair[0]):
-            stored = [position for _, index in run if (position := positions[index]) is not None]
-            if stored:
-                yield Omission(first=min(stored), last=max(stored), count=len(stored), reason=self.reason)
-        pins = [at for index in gone if index not in hidden and (at := positions[index]) is not None]
-        if pins:
-            yield pin_omission(pins, self.reason)
+            saved = sum(counts[index] - now[index] for index in self.shortened)
+            found.append(self._make_cut("shortened", len(self.shortened), saved))
+        return tuple(found)
 
     def _make_cut(self, what: Literal["left out", "shortened"], messages: int, tokens: int) -> Cut:
         return Cut(section=self.content.name, what=what, messages=messages, tokens=tokens, reason=self.reason)
+
+    @property
+    def omitted(self) -> tuple[Omission, ...]:
+        """The summaries that were removed, and the stored messages, one omission for each range of them."""
+        gone, found = self._gone, list[Omission]()
+        if not gone:
+            return ()
+        messages, head = self.content.messages, summary_end(self.content)
+        for index in gone:
+            message = messages[index]
+            if index < head and isinstance(message, Summary) and message.segments:
+                first, last = message.covers_from, message.covers_to
+                count = last - first + 1
+                found.append(Omission(first=first, last=last, count=count, reason=self.reason))
+        positions = self.content.positions or (None,) * len(messages)
+        # What is pinned stands before a summary that covers it too.
+        last_summary = messages[head - 1] if head else None
+        covered = last_summary.covers_to if isinstance(last_summary, Summary) else 0
+        hidden = [index for index in gone if index >= head or (positions[index] or 0) > covered]
+        for _, run in groupby(enumerate(hidden), key=lambda pair: pair[1] - pair[0]):
+            if stored := [at for _, index in run if (at := positions[index]) is not None]:
+                first, last = min(stored), max(stored)
+                found.append(Omission(first=first, last=last, count=len(stored), reason=self.reason))
+        pins = [at for index in gone if index not in hidden and (at := positions[index]) is not None]
+        return (*found, *([pin_omission(pins, self.reason)] if pins else []))
 
 
 def summary_end(content: SectionContent) -> int:
@@ -161,18 +157,6 @@ def summary_end(content: SectionContent) -> int:
     return 0
 
 
-def keep_all(content: SectionContent, reason: str = "") -> ShrunkSection:
-    """All of a section."""
-    return ShrunkSection(
-        content=content,
-        indexes=range(len(content.messages)),
-        shorter={},
-        counts=content.counts,
-        tokens=content.tokens,
-        reason=reason,
-    )
-
-
 # What a user speaks of next is in these; they stay while they fit.
 LAST_EXCHANGES = 2
 # The shortest that a message is cut to that may not be left out.
@@ -185,11 +169,13 @@ class SectionShrinker:
     """Shrinks a section to a limit, in time linear in the number of messages."""
 
     def __init__(self, content: SectionContent, *, limit: int, reason: str, measure: Measure) -> None:
-        self.content, self.reason, self.measure, self._limit = content, reason, measure, limit
+        self.content, self.reason, self.measure = content, reason, measure
         # Messages are shortened to sizes that follow from the limit alone, so that the same text is made
         # turn by turn.
         self._sizes = list(_halving_sizes(limit))
         self._summary_end = summary_end(content)
+        # Those that are shown whenever there is room for anything else.
+        self._head = range(self._summary_end)
         self._summary_tokens = sum(content.counts[: self._summary_end])
         end = len(content.messages)
         cuts = [self._summary_end + cut for cut in safe_cuts(content.messages[self._summary_end :])]
@@ -202,9 +188,11 @@ class SectionShrinker:
         # Where the messages begin that are worth more than the summary: with the last exchanges, or without.
         floor = bisect_right(self._cuts, max(end - content.floor, self._summary_end)) - 1
         earliest = max(min(floor, self._exchanges_cut), 0)
-        self._floor_starts = [self._cuts[at] for at in sorted({earliest, max(floor, 0)})]
+        starts = [self._cuts[at] for at in sorted({earliest, max(floor, 0)})]
+        kept_in_window = content.kept_index is None or content.kept_index >= self._summary_end
+        self._floor_starts = starts if content.floor and kept_in_window else []
 
-    def shrink_to(self, room: int, *, least: int = 0) -> ShrunkSection:
+    def shrink_to(self, room: int, *, least: int = 0) -> FittedSection:
         """The newest messages within a number of tokens, besides the summary and the message that must stay.
 
         At least `least` tokens are kept, if there were as many. The message that must stay may need more than
@@ -212,13 +200,12 @@ class SectionShrinker:
         """
         content = self.content
         if content.tokens <= room:
-            return keep_all(content, self.reason)
-        kept_in_window = content.kept_index is None or content.kept_index >= self._summary_end
-        if content.floor and kept_in_window:
-            tokens = [self._floor_tokens(start) for start in self._floor_starts]
-            at = next((at for at, needed in enumerate(tokens) if needed <= room), -1)
-            if tokens[at] > room - self._summary_tokens:
-                return self._shrink_summary(room, self._floor_starts[at])
+            return FittedSection.of_all(content)
+        if self._floor_starts:
+            starts = self._floor_starts
+            start = next((start for start in starts if self._floor_tokens(start) <= room), starts[-1])
+            if self._floor_tokens(start) > room - self._summary_tokens:
+                return self._shrink_summary(room, start)
         caps = self._message_caps(room)
         start = self._start(room, least, caps)
         shorter: dict[int, Message] = {}
@@ -231,41 +218,21 @@ class SectionShrinker:
 
     def _floor_tokens(self, start: int) -> int:
         """The tokens of the messages from a start on, and of the message that must stay."""
-        kept = self.content.kept_index
-        before = kept is not None and self._summary_end <= kept < start
-        own = self.content.counts[kept] if kept is not None and before else 0
-        return own + sum(self.content.counts[start:])
+        return self._fixed_tokens(start) - self._summary_tokens + sum(self.content.counts[start:])
 
-    def _shrink_summary(self, room: int, start: int) -> ShrunkSection:
+    def _shrink_summary(self, room: int, start: int) -> FittedSection:
         """The messages from a start on, and as much of the summary as fits; pins are removed before it.
 
         If there is no room for the summary, the oldest of the last messages are removed too.
         """
-        content, head = self.content, self._summary_end
-        costs, shorter = list(content.counts), dict[int, Message]()
         left = room - self._floor_tokens(start)
         if left < 0:
-            return self._shrink_window(room)
+            window = copy(self)
+            window._head, window._summary_tokens, window._floor_starts = range(0), 0, []
+            return window.shrink_to(room)
+        costs, shorter = list(self.content.counts), dict[int, Message]()
         shown = self._fit_summary(left, shorter, costs)
-        return self._make_result([*shown, *self._indexes(start)[head:]], shorter, costs)
-
-    def _shrink_window(self, room: int) -> ShrunkSection:
-        """The newest messages within so many tokens, without the summary."""
-        content, head = self.content, self._summary_end
-        window = content._replace(
-            messages=content.messages[head:],
-            counts=content.counts[head:],
-            positions=None if content.positions is None else content.positions[head:],
-            kept_index=None if content.kept_index is None else content.kept_index - head,
-            floor=0,
-        )
-        shrinker = SectionShrinker(window, limit=self._limit, reason=self.reason, measure=self.measure)
-        found = shrinker.shrink_to(room)
-        costs = list(content.counts)
-        for index, cost in zip(found.indexes, found.counts, strict=True):
-            costs[head + index] = cost
-        shorter = {head + index: message for index, message in found.shorter.items()}
-        return self._make_result([head + index for index in found.indexes], shorter, costs)
+        return self._make_result([*shown, *self._indexes(start)[self._summary_end :]], shorter, costs)
 
     def _fit_summary(self, room: int, shorter: dict[int, Message], costs: list[int]) -> list[int]:
         """The indexes of the summary and the pins before it that fit; the summary is shortened if needed."""
@@ -285,7 +252,7 @@ class SectionShrinker:
             shown.append(index)
         return shown[::-1]
 
-    def shrink_to_summary(self, room: int) -> ShrunkSection:
+    def shrink_to_summary(self, room: int) -> FittedSection:
         """Pins and the summary within a number of tokens: pins are removed first, then the summary.
 
         The message that must stay is kept whole.
@@ -299,7 +266,7 @@ class SectionShrinker:
         shown = self._fit_summary(room - sum(costs[index] for index in own), shorter, costs)
         return self._make_result(sorted({*shown, *own}), shorter, costs)
 
-    def shrink_to_kept(self, room: int) -> ShrunkSection:
+    def shrink_to_kept(self, room: int) -> FittedSection:
         """Only the message that must stay, shortened in the middle if needed, but never to nothing."""
         kept = self.content.kept_index
         costs, shorter = list(self.content.counts), dict[int, Message]()
@@ -381,9 +348,9 @@ class SectionShrinker:
         return self._summary_tokens + self.content.counts[kept]
 
     def _indexes(self, start: int) -> list[int]:
-        kept, head = self.content.kept_index, self._summary_end
-        own = [kept] if kept is not None and head <= kept < start else []
-        return [*range(head), *own, *range(start, len(self.content.messages))]
+        kept = self.content.kept_index
+        own = [kept] if kept is not None and self._summary_end <= kept < start else []
+        return [*self._head, *own, *range(start, len(self.content.messages))]
 
     def _shorten(self, index: int, tokens: int, shorter: dict[int, Message], costs: list[int]) -> None:
         content = self.content
@@ -402,17 +369,11 @@ class SectionShrinker:
 
     def _make_result(
         self, indexes: Sequence[int], shorter: dict[int, Message], costs: Sequence[int]
-    ) -> ShrunkSection:
+    ) -> FittedSection:
         left = set(indexes)
+        shortened = {index: message for index, message in shorter.items() if index in left}
         counts = [costs[index] for index in indexes]
-        return ShrunkSection(
-            content=self.content,
-            indexes=indexes,
-            shorter={index: message for index, message in shorter.items() if index in left},
-            counts=counts,
-            tokens=sum(counts),
-            reason=self.reason,
-        )
+        return FittedSection(self.content, indexes, counts, shortened, self.reason)
 
 
 def _halving_sizes(limit: int) -> Iterator[int]:
@@ -438,7 +399,7 @@ class _SectionShare:
     index: int
     content: SectionContent
     options: SectionOptions
-    result: ShrunkSection
+    result: FittedSection
     # Shown whole or not at all: what a turn cannot do without, and no conversation.
     fixed: bool
     # It has the newest user message.
@@ -446,7 +407,7 @@ class _SectionShare:
 
 
 # Shrinks a section to a room, with its `min_tokens`.
-ShrinkStep: TypeAlias = Callable[[SectionShrinker, int, int], ShrunkSection]
+ShrinkStep: TypeAlias = Callable[[SectionShrinker, int, int], FittedSection]
 
 
 def fit_sections(
@@ -467,7 +428,7 @@ def fit_sections(
     for share in shares:
         _apply_own_limit(share, measure)
     if budget is None or _total_tokens(shares) <= budget.limit:
-        return [share.result.to_fitted() for share in shares]
+        return [share.result for share in shares]
     giving = sorted(
         (share for share in shares if not share.fixed),
         key=lambda share: (share.options.priority, -share.index),
@@ -500,7 +461,7 @@ def fit_sections(
         give(lambda shrinker, room, _: shrinker.shrink_to_kept(room), last)
     if _total_tokens(shares) > budget.limit:
         raise _budget_exceeded(shares, budget)
-    return [share.result.to_fitted() for share in shares]
+    return [share.result for share in shares]
 
 
 def tokens_to_keep(contents: Sequence[SectionContent]) -> int:
@@ -522,22 +483,14 @@ def _make_shares(
     contents: Sequence[SectionContent], section_options: Sequence[SectionOptions], turn_position: int | None
 ) -> list[_SectionShare]:
     shares = []
-    newest_section = _newest_user_section(contents, section_options, turn_position)
+    newest = _newest_user_section(contents, section_options, turn_position)
     for index, (content, options) in enumerate(zip(contents, section_options, strict=True)):
-        kept = _user_index(content, turn_position) if index == newest_section else None
+        kept = _user_index(content, turn_position) if index == newest else None
         if kept is None and options.required:
             kept = _last_plain_index(content.messages)
         made = content._replace(kept_index=kept)
-        shares.append(
-            _SectionShare(
-                index=index,
-                content=made,
-                options=options,
-                result=keep_all(made),
-                fixed=options.required and not _is_history(content),
-                has_newest_user=index == newest_section,
-            )
-        )
+        fixed = options.required and not _is_history(content)
+        shares.append(_SectionShare(index, made, options, FittedSection.of_all(made), fixed, index == newest))
     return shares
 
 

@@ -15,7 +15,7 @@ from autonomy_ctx.messages.cuts import newest_user_index
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.sections.section import SectionKind
-from autonomy_ctx.template.running import HISTORY_SECTION, REQUIRED_SECTIONS
+from autonomy_ctx.template.running import HISTORY_SECTION, REQUIRED_SECTIONS, SectionOptions
 
 MAX_BREAKPOINTS = 4
 # What a section has when nobody says: most are short, a conversation is not.
@@ -50,7 +50,7 @@ class PlannedSection(NamedTuple):
 class CacheWarning:
     """A warning about a section that lets every turn begin anew, although most of its context is the same.
 
-    `before` are the sections that are read anew with it. `cost_factor` is an estimate: the cost of a turn
+    `before` are the sections that miss the cache with it. `cost_factor` is an estimate: the cost of a turn
     with the section as it is, divided by the cost if its changes were appended.
     """
 
@@ -92,8 +92,8 @@ def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
                 section=section.name,
                 before=tuple(other.name for other in anew if other is not section),
                 problem=(
-                    f"section `{section.name}` {problem}, so every turn begins a new epoch: about {lost} "
-                    f"tokens that a provider could take from its cache are read anew, and a turn costs about "
+                    f"section `{section.name}` {problem}, so every turn starts a new epoch: about {lost} "
+                    f"tokens that a provider could read from its cache miss it, and a turn costs about "
                     f"{factor:.1f} times as much. {advice}"
                 ),
                 cost_factor=round(factor, 2),
@@ -103,7 +103,7 @@ def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
 
 
 def arrange_for_cache(
-    sections: Sequence[PlannedSection], messages: Sequence[Sequence[Message]]
+    sections: Sequence[PlannedSection | SectionOptions], messages: Sequence[Sequence[Message]]
 ) -> list[SectionSlice]:
     """System instructions, then stable and slow sections, then the conversation, all in their given order.
 
@@ -123,11 +123,6 @@ def arrange_for_cache(
             asked = SectionSlice(index, 0, newest + 1)
             return [*pieces[:at], asked, *pieces[end:], *later, *pieces[at + 1 : end]]
     return pieces
-
-
-def arrange_as_given(messages: Sequence[Sequence[Message]]) -> list[SectionSlice]:
-    """The sections in their given order."""
-    return [SectionSlice(index, 0, len(own)) for index, own in enumerate(messages)]
 
 
 def choose_breakpoints(
@@ -150,7 +145,7 @@ def choose_breakpoints(
     if shared:
         wanted.append(shared - 1)
     wanted.append(_leading_count(kinds, ("stable",)) - 1)
-    wanted.append(next((at for at, kind in enumerate(kinds) if kind == "volatile"), 0) - 1)
+    wanted.append(kinds.index("volatile") - 1 if "volatile" in kinds else -1)
     wanted.append(next((at for at in range(last, -1, -1) if isinstance(messages[at], Summary)), -1))
     wanted.append(_leading_count(kinds, ("stable", "slow")) - 1)
     chosen = list(dict.fromkeys(index for index in wanted if index >= 0))
@@ -160,8 +155,8 @@ def choose_breakpoints(
 _SYSTEM, _STABLE, _SLOW, _HISTORY, _VOLATILE = range(5)
 
 
-def _rank(section: PlannedSection) -> int:
-    if section.is_history:
+def _rank(section: PlannedSection | SectionOptions) -> int:
+    if section.name == HISTORY_SECTION:
         return _HISTORY
     if section.name in REQUIRED_SECTIONS:
         return _SYSTEM

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, Usage
+from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, ThinkingUse, Usage, WireFormat
 from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.formats.outgoing import summary_record
 from autonomy_ctx.memory.memory import Memory
@@ -54,9 +54,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetReport:
-    """The budget of a context and its use; `used` is the tokens of messages and tools.
+    """The budget of a context and its use; `used` is the tokens of the request.
 
-    `limit` is the part for messages: `max_tokens` without the tools and the reserved output.
+    `limit` is the part for messages: `max_tokens` without the tools, the schema of the answer and the
+    reserved output.
     """
 
     max_tokens: int
@@ -64,6 +65,19 @@ class BudgetReport:
     tools: int
     limit: int
     used: int
+    output_schema: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """The tokens of what is sent beside the messages: all tools, or the schema of the answer.
+
+    `items` are the names of the tools, or of the schema.
+    """
+
+    name: Literal["tools", "output_schema"]
+    items: tuple[str, ...]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +135,26 @@ class SharedPrefix:
     share: float
 
 
+class WindowBounds(NamedTuple):
+    """The smallest and the largest number of messages in the window of a summarized history."""
+
+    floor: int
+    ceiling: int
+
+
 class ComposedContext:
     """The messages for one turn of one conversation, section by section."""
 
     __slots__ = (
         "_counts",
         "_messages",
+        "bounds",
         "budget",
         "cache_miss",
         "calibration",
         "conversation",
+        "definitions",
+        "model",
         "params",
         "scope",
         "sections",
@@ -165,10 +189,15 @@ class ComposedContext:
         self.sections = tuple(sections)
         self.calibration = calibration
         self.budget = budget
-        # Of a context that was sent: which thinking of earlier replies went with it, and which did not.
+        # What is sent beside the messages; None if that is not known, as in records of 0.2.
+        self.definitions: tuple[Definitions, ...] | None = None
+        # The bounds of the window in messages; None without a summarized history.
+        self.bounds: WindowBounds | None = None
+        # Of a context that was sent: the name of the model, which thinking of earlier replies went with it
+        # and which did not, the tokens that the provider reported, and its reason why it did not read the
+        # context from its cache.
+        self.model: str | None = None
         self.thinking = NO_THINKING
-        # Of a context that `explain` has read: the tokens that the provider reported for it, and its reason
-        # why it did not read it from its cache.
         self.usage: Usage | None = None
         self.cache_miss: CacheMiss | None = None
         # A copy, and read-only: what the sections of this compose left there.
@@ -178,7 +207,7 @@ class ComposedContext:
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch: a run of contexts that begin alike."""
+        """The number of the epoch: a series of contexts with a shared prefix."""
         return self.state.number
 
     @property
@@ -195,6 +224,26 @@ class ComposedContext:
     def counts(self) -> list[int]:
         """The tokens of each message."""
         return list(self._counts)
+
+    @property
+    def tool_tokens(self) -> int | None:
+        """The tokens of the tools that are sent with the messages; None if they are not known."""
+        if self.definitions is None:
+            return None
+        return sum(one.tokens for one in self.definitions if one.name == "tools")
+
+    @property
+    def request_tokens(self) -> int:
+        """The tokens of the whole request: messages, and tools and the schema of the answer if known."""
+        return self.tokens + sum(one.tokens for one in self.definitions or ())
+
+    def parts(self) -> dict[str, int]:
+        """The tokens of the request by section, and of `tools` and `output_schema`: the sum is all of it."""
+        found: dict[str, int] = {}
+        counted = [(one.name, one.tokens) for one in self.sections]
+        for name, tokens in counted + [(one.name, one.tokens) for one in self.definitions or ()]:
+            found[name] = found.get(name, 0) + tokens
+        return found
 
     @property
     def milliseconds(self) -> float:
@@ -249,11 +298,14 @@ class ComposedContext:
     @property
     def refs(self) -> tuple[MessageRef, ...]:
         """The messages of other conversations that the sections quote, each once."""
-        return tuple(dict.fromkeys(one for report in self.sections for one in report.refs))
+        found: dict[MessageRef, None] = {}
+        for report in self.sections:
+            found |= dict.fromkeys(report.refs)
+        return tuple(found)
 
     def shows_position(self, position: int) -> bool:
         """Tell whether a message of the log is shown, by its position."""
-        return any(position in section.positions for section in self.sections)
+        return position in self.positions()
 
     @property
     def breakpoints(self) -> tuple[int, ...]:
@@ -282,11 +334,10 @@ class ComposedContext:
                 f"price is {type(price).__name__}; give a Price, such as price_of(model) if it knows one"
             )
         check_int("output_tokens", output_tokens, least=0)
-        tools = 0 if self.budget is None else self.budget.tools
-        cached = 0 if self.shared is None else tools + self.shared.tokens
+        cached = 0 if self.shared is None else (self.tool_tokens or 0) + self.shared.tokens
         if cached < MIN_CACHED_TOKENS:
             cached = 0
-        return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)
+        return price.cost(cached=cached, written=self.request_tokens - cached, output=output_tokens)
 
     def shared_prefix(self, previous: ComposedContext) -> SharedPrefix:
         """The prefix that this context shares with an earlier one."""
@@ -315,15 +366,11 @@ class ComposedContext:
         the format depends on it; it is not in the result. What the provider would reject, such as a call
         without a result, is repaired.
         """
-        from autonomy_ctx.formats.sdk import openai_arguments
-
-        return openai_arguments(self._messages, self._asked(tools), model=model)
+        return self._client_arguments("openai", model, self._asked(tools))
 
     def to_responses(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for OpenAI's `client.responses.create`: `input` and `tools`."""
-        from autonomy_ctx.formats.sdk import responses_arguments
-
-        return responses_arguments(self._messages, self._asked(tools), model=model)
+        return self._client_arguments("responses", model, self._asked(tools))
 
     def to_anthropic(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
@@ -332,23 +379,22 @@ class ComposedContext:
 
         With `caching`, the `breakpoints` are marked for the provider's cache.
         """
-        from autonomy_ctx.formats.sdk import anthropic_arguments
-
-        return anthropic_arguments(self._messages, self._asked(tools, caching), model=model)
+        return self._client_arguments("anthropic", model, self._asked(tools, caching))
 
     def to_google(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for Google's `client.models.generate_content`: `contents` and `config`."""
-        from autonomy_ctx.formats.sdk import google_arguments
-
-        return google_arguments(self._messages, self._asked(tools), model=model)
+        return self._client_arguments("google", model, self._asked(tools))
 
     def to_bedrock(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
     ) -> dict[str, Any]:
         """Keyword arguments for Amazon's `client.converse`: `messages`, `system` and `toolConfig`."""
-        from autonomy_ctx.formats.sdk import bedrock_arguments
+        return self._client_arguments("bedrock", model, self._asked(tools, caching))
 
-        return bedrock_arguments(self._messages, self._asked(tools, caching), model=model)
+    def _client_arguments(self, wire_format: WireFormat, model: str, asked: RequestOptions) -> dict[str, Any]:
+        from autonomy_ctx.formats.sdk import client_arguments
+
+        return client_arguments(wire_format, self._messages, asked, model=model)
 
     def _asked(self, tools: Sequence[Any], caching: bool = False) -> RequestOptions:
         specs = [tool_spec(tool) for tool in tools]
@@ -420,7 +466,9 @@ async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]
     # A message that a store has read says so itself; any other may have been shortened to be shown.
     shown = zip(composed.messages, positions, strict=True)
     unsure = [position for message, position in shown if position and not message._is_stored]
-    stored = await _read_stored(unsure, composed.scope, composed.conversation, memory) if unsure else {}
+    stored: dict[int, Message | None] = dict.fromkeys(unsure)
+    if unsure:
+        stored |= await _read_stored(unsure, composed.scope, composed.conversation, memory)
     written = partial(_encode_context, composed, positions, stored)
     return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
 
@@ -435,7 +483,7 @@ async def from_record(
         return None
     if form["stored"] != _fingerprint(stored[position] for position in positions):
         return None
-    return ComposedContext(
+    composed = ComposedContext(
         scope=scope,
         conversation=conversation,
         messages=[stored[one] if isinstance(one, int) else wire.from_dict(one) for one in form["messages"]],
@@ -450,6 +498,34 @@ async def from_record(
             end_reason=EndReason(form["end_reason"]) if form.get("end_reason") else None,
         ),
     )
+    composed.definitions, composed.model = decode_definitions(form), form.get("model")
+    composed.usage, composed.bounds = decode_usage(form), decode_bounds(form)
+    if miss := form.get("cache_miss"):
+        composed.cache_miss = CacheMiss(**miss)
+    if stored_use := form.get("thinking"):
+        composed.thinking = ThinkingUse(**{**stored_use, "sent": tuple(stored_use["sent"])})
+    return composed
+
+
+def decode_usage(form: Mapping[str, Any]) -> Usage | None:
+    """The tokens that the provider reported, as a record has them; None when they are not known."""
+    usage = form.get("usage")
+    return None if usage is None else Usage(**usage)
+
+
+def decode_bounds(form: Mapping[str, Any]) -> WindowBounds | None:
+    """The bounds of the window, as a record has them."""
+    bounds = form.get("bounds")
+    return None if bounds is None else WindowBounds(*bounds)
+
+
+def decode_definitions(form: Mapping[str, Any]) -> tuple[Definitions, ...] | None:
+    """The definitions that a record has; of older ones, the tools if there was a budget, else None."""
+    if (stored := form.get("definitions")) is not None:
+        return tuple(Definitions(**{**one, "items": tuple(one["items"])}) for one in stored)
+    if form["budget"] is None:
+        return None
+    return (Definitions(name="tools", items=(), tokens=form["budget"]["tools"]),)
 
 
 def _is_large(composed: ComposedContext) -> bool:
@@ -457,28 +533,37 @@ def _is_large(composed: ComposedContext) -> bool:
 
 
 def _encode_context(
-    composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message]
+    composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message | None]
 ) -> dict[str, Any]:
     messages: list[Any] = []
     named: list[Message] = []
     for message, position in zip(composed.messages, positions, strict=True):
-        if position and (message._is_stored or stored.get(position) == message):
+        if position and (position not in stored or stored[position] == message):
             messages.append(position)
             named.append(message)
         else:
             messages.append(wire.to_dict(message))
-    return {
+    form = {
         "messages": messages,
         "stored": _fingerprint(named),
         "counts": composed.counts,
-        "sections": [_encode_section(report) for report in composed.sections],
+        "sections": list(map(_encode_section, composed.sections)),
         "calibration": composed.calibration,
+        "definitions": list(map(encode_fields, composed.definitions or ())),
         "budget": None if composed.budget is None else encode_fields(composed.budget),
         "shared": None if composed.shared is None else encode_fields(composed.shared),
         "epoch": composed.epoch,
         "end_reason": composed.end_reason,
         "head": composed.state.head_length,
+        "model": composed.model,
+        "usage": None if composed.usage is None else encode_fields(composed.usage),
+        "bounds": composed.bounds,
     }
+    if composed.cache_miss is not None:
+        form["cache_miss"] = encode_fields(composed.cache_miss)
+    if composed.thinking != NO_THINKING:
+        form["thinking"] = encode_fields(composed.thinking)
+    return form
 
 
 def encode_fields(value: DataclassInstance) -> dict[str, Any]:
@@ -488,7 +573,7 @@ def encode_fields(value: DataclassInstance) -> dict[str, Any]:
 
 def _fingerprint(messages: Iterable[Message]) -> str:
     """Which messages these are: under one id a log never has other content."""
-    return sha256("\0".join(message.id for message in messages).encode()).hexdigest()
+    return sha256("\0".join([message.id for message in messages]).encode()).hexdigest()
 
 
 async def _read_stored(
@@ -503,8 +588,8 @@ async def _read_stored(
 
 def _encode_section(section: SectionReport) -> dict[str, Any]:
     form = encode_fields(section)
-    form["omitted"] = [encode_fields(one) for one in section.omitted]
-    form["cut"] = [encode_fields(one) for one in section.cut]
+    form["omitted"] = list(map(encode_fields, section.omitted))
+    form["cut"] = list(map(encode_fields, section.cut))
     form["refs"] = [(one.conversation, one.position, one.agent, one.generation) for one in section.refs]
     return form
 

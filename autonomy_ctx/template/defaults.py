@@ -14,6 +14,7 @@ from autonomy_ctx.sections.instructions import (
     BUILTIN_TOOLS,
     FrameworkInstructionsSection,
     SystemInstructionsSection,
+    ToolCatalogSection,
     ToolInstructionsSection,
     tools_with_instructions,
 )
@@ -42,6 +43,9 @@ def create_default_template(
     enable_recall: bool = False,
     enable_pins: bool = False,
     builtin_tools: Iterable[str] = BUILTIN_TOOLS,
+    clear_results_after: int | None = None,
+    clear_images_after: int | None = None,
+    tool_catalog: bool = False,
     max_tokens: int | float | None = None,
     reserve_output: int = 0,
     arrange: Literal["given", "cache"] = "given",
@@ -51,6 +55,12 @@ def create_default_template(
     With `context_summary`, the older part of the history is summarized in the background. The summaries are
     written by the model that it names, or else by `model`, which reads the context.
     """
+    config = None
+    if context_summary is not None and context_summary is not False:
+        # Imported here and below: compaction is for those who ask for summaries.
+        from autonomy_ctx.compaction.config import read_config
+
+        config = read_config(context_summary, model=model)
     return ContextTemplate(
         [
             SystemInstructionsSection(instructions),
@@ -64,8 +74,15 @@ def create_default_template(
                 enable_pins=enable_pins,
                 builtin_tools=builtin_tools,
             ),
-            *_profile_sections(context_summary, model),
-            _history_section(context_summary, model, background),
+            *([ToolCatalogSection()] if tool_catalog else []),
+            *_profile_sections(config),
+            _history_section(
+                config,
+                model,
+                background,
+                clear_results_after=clear_results_after,
+                clear_images_after=clear_images_after,
+            ),
             *([ToolInstructionsSection(tools)] if tools_with_instructions(tools) else []),
         ],
         max_tokens=max_tokens,
@@ -75,12 +92,8 @@ def create_default_template(
     )
 
 
-def _profile_sections(context_summary: Any, model: Any) -> list[Any]:
+def _profile_sections(config: ContextSummaryConfig | None) -> list[Any]:
     """The profile section, if profiles are learned."""
-    # Imported here and below: compaction is for those who ask for summaries.
-    from autonomy_ctx.compaction.config import read_config
-
-    config = read_config(context_summary, model=model)
     if config is None or not config.profile:
         return []
     from autonomy_ctx.sections.profile import ProfileSection
@@ -89,16 +102,15 @@ def _profile_sections(context_summary: Any, model: Any) -> list[Any]:
 
 
 def _history_section(
-    context_summary: Any, model: Any, background: Background | None
+    config: ContextSummaryConfig | None, model: Any, background: Background | None, **clearing: Any
 ) -> ConversationHistorySection | SummarizedHistorySection:
-    from autonomy_ctx.compaction.config import read_config
-
-    config = read_config(context_summary, model=model)
     if config is None:
-        return ConversationHistorySection()
+        return ConversationHistorySection(reader=model, **clearing)
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
-    return SummarizedHistorySection.of(_with_hard_limit(config, model), reader=model, background=background)
+    given = {name: value for name, value in clearing.items() if getattr(config, name) is None}
+    config = replace(_with_hard_limit(config, model), **given)
+    return SummarizedHistorySection.of(config, reader=model, background=background)
 
 
 def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:

@@ -39,6 +39,7 @@ class EndReason(StrEnum):
     INSTRUCTIONS = "instructions"
     TOOLS = "tools"
     SUPERSEDED_TEXT = "superseded text"
+    OLD_RESULTS = "old results"
     LATEST = "latest"
     EDIT = "edit"
     DELETION = "deletion"
@@ -222,11 +223,12 @@ def log_end(before: Sequence[Message], now: Sequence[Message]) -> EndReason:
 
 
 def _shared_length(before: Sequence[Message], now: Sequence[Message]) -> int:
-    pairs = enumerate(zip(before, now, strict=False))
-    same = (
-        at for at, (one, other) in pairs if one is not other and visible_fields(one) != visible_fields(other)
-    )
-    return next(same, min(len(before), len(now)))
+    if now[: len(before)] == before:
+        return len(before)
+    for at, (one, other) in enumerate(zip(before, now, strict=False)):
+        if one is not other and visible_fields(one) != visible_fields(other):
+            return at
+    return min(len(before), len(now))
 
 
 def _lines(text: SectionText) -> set[str]:

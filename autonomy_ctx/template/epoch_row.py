@@ -19,7 +19,7 @@ from autonomy_ctx.memory.store import MessageRef
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields
-from autonomy_ctx.sections.section import FACTS_NAME, AddedText, EpochBeginning
+from autonomy_ctx.sections.section import FACTS_NAME, AddedText, ClearedParts, EpochBeginning
 from autonomy_ctx.template.epoch import (
     Addition,
     ChangeWriter,
@@ -102,6 +102,15 @@ class EpochRow(NamedTuple):
         return f"{self.name}/{self.number}/{index}"
 
 
+class LastTurn(NamedTuple):
+    """The newest turn of a conversation that this process knows."""
+
+    number: int
+    # Of its lease, and of the conversation then: with the next ticket, nothing has come in between.
+    ticket: int
+    generation: int
+
+
 @dataclass(slots=True)
 class EpochState:
     """The state from which the next context goes on: an epoch, and the texts of its sections."""
@@ -114,7 +123,10 @@ class EpochState:
     turn: int | None = None
     began: int = 0
     beginning: EpochBeginning | None = None
+    # The tools that are sent with it, their tokens before calibration, and their names.
     tools: tuple[Any, ...] = ()
+    tool_count: int = 0
+    tool_names: tuple[str, ...] = ()
     # Of the first context of an epoch: where its messages come from, and those that no section returned.
     head: tuple[HeadRun, ...] = ()
     shortened: Mapping[int, Message] = field(default_factory=dict)
@@ -131,12 +143,13 @@ class EpochState:
     cache_key: str = ""
     # Whether the provider should keep the prefix for longer, because the conversation has long pauses.
     long_cache: bool = False
+    last_turn: LastTurn | None = None
 
     @property
     def head_length(self) -> int | None:
         """The number of messages that the epoch began with; None if that is not known."""
         runs = self.head or (() if self.base is None else self.base.head)
-        return sum(run.length for run in runs) if runs else None
+        return sum([run.length for run in runs]) if runs else None
 
 
 def encode_row(row: EpochRow) -> str:
@@ -169,7 +182,11 @@ def decode_row(name: str, body: str) -> EpochRow | None:
         form["ended"] = EndReason(form["ended"]) if form["ended"] else None
         beginning = form.get("beginning")
         if beginning:
-            form["beginning"] = EpochBeginning(beginning[0], tuple(beginning[1]), *beginning[2:])
+            newest_fact, pins, *names = beginning
+            if len(names) > 2:
+                results, images, kept, *excerpts = names[2]
+                names[2] = ClearedParts(results, images, tuple(kept), *excerpts)
+            form["beginning"] = EpochBeginning(newest_fact, tuple(pins), *names)
         form["marks"] = tuple(map(TurnMark._make, form.get("marks", ())))
         form["known"] = {section: KnownText(*text) for section, *text in form["known"]}
         return EpochRow(**form, name=name, body=body)
@@ -421,7 +438,7 @@ def _log_end(row: EpochRow, text: SectionText) -> EndReason:
     """The reason why a log does not go on; of the summary before, only its end is known."""
     reason = log_end((), text.messages)
     # Facts and pins that are gone may have been all that stood beside the log.
-    had_texts = row.covered or (row.beginning is not None and any(row.beginning))
+    had_texts = row.covered or (row.beginning is not None and any(row.beginning[:-1]))
     is_same = had_texts and row.covered == covered_by_summary(text.messages)
     return EndReason.EDIT if is_same and reason is not EndReason.HARD_LIMIT else reason
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_hex
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autonomy_ctx.memory.joint_append import RecordDraft, append_with_records
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Record, Store, make_key
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, MessageRef, Record, RecordDraft, make_key
 from autonomy_ctx.memory.summary_blocks import StoredBlock, put_blocks, read_blocks
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.template.composed import ComposedContext
@@ -48,11 +48,15 @@ class StoredEpochs(NamedTuple):
     rows: Sequence[EpochRow]
     # Whether a change of the application's own text may be sent as an instruction.
     may_instruct: bool = True
+    # The number of the newest epoch and its name for the cache, where no row is left that has them.
+    last_number: int = 0
+    last_cache_key: str = ""
 
     @property
     def cache_key(self) -> str:
         """The name of the conversation for the provider's cache, the same for all its epochs."""
-        return next((row.cache_key for row in self.rows if row.cache_key), "") or token_hex(16)
+        own = next((row.cache_key for row in self.rows if row.cache_key), "")
+        return own or self.last_cache_key or token_hex(16)
 
     @property
     def agent(self) -> str:
@@ -63,12 +67,13 @@ class StoredEpochs(NamedTuple):
         """The epochs after a row was stored."""
         return self._replace(rows=[row, *(one for one in self.rows if one.name != row.name)])
 
-    async def read_last_number(self) -> int:
-        """The number of the newest epoch, also if its row is gone; 0 if there was none."""
+    async def with_last(self) -> StoredEpochs:
+        """The epochs with the number and the name of the newest one, also if its row is gone."""
         found = await self.store.read_records(self.key, NUMBER_KIND, name=self.composer)
-        last = int(found[-1].body) if found else 0
+        number, _, cache_key = found[-1].body.partition(" ") if found else ("0", "", "")
         # A fork has the rows of its parent, and no number of its own yet.
-        return max([last, *(row.number for row in self.rows)])
+        last = max([int(number), *(row.number for row in self.rows)])
+        return self._replace(last_number=last, last_cache_key=cache_key)
 
     async def read_parts(self, row: EpochRow) -> list[EpochPart]:
         """The texts of an epoch, in the order in which they were said."""
@@ -86,6 +91,12 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
     state, drafts = composed.state, list[RecordDraft]()
     if not state.composer:
         return drafts
+
+    def keep_number(row: EpochRow) -> None:
+        # It outlives the row, so that a number is not used again, and the conversation keeps its name.
+        body = f"{row.number} {state.cache_key}"
+        drafts.append(RecordDraft(NUMBER_KIND, state.composer, body, generation=generation))
+
     if state.base is not None:
         base, before = state.base, state.base.parts
         appended = composed.messages[base.length :]
@@ -93,7 +104,7 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
         if state.end_reason is not None:
             # It begins with a part of the context before, under a number of its own.
             before, parts = 0, [*state.carried, *parts]
-            drafts.append(RecordDraft(NUMBER_KIND, state.composer, str(row.number), generation=generation))
+            keep_number(row)
     else:
         before = 0
         row, parts = begin_row(
@@ -109,22 +120,12 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
             beginning=state.beginning,
         )
         row = row._replace(name=_row_name(state.composer, row, state.said))
-        # It outlives the row, so that a number is not used again.
-        drafts.append(RecordDraft(NUMBER_KIND, state.composer, str(row.number), generation=generation))
+        keep_number(row)
     row = row._replace(cache_key=state.cache_key)
     state.row = row = row._replace(body=encode_row(row))
-    draft = RecordDraft(
-        EPOCH_KIND,
-        row.name,
-        row.body,
-        keep=MAX_ROWS,
-        derived=True,
-        generation=generation,
-        refs=composed.refs,
-        expected=next((one.body for one in state.rows if one.name == row.name), ""),
-        parts=tuple((row.part_name(before + at), encode_part(part)) for at, part in enumerate(parts)),
-    )
-    return [draft, *drafts]
+    expected = next((one.body for one in state.rows if one.name == row.name), "")
+    options: dict[str, Any] = {"keep": MAX_ROWS, "generation": generation, "expected": expected}
+    return [_draft_row(row, parts, first=before, refs=composed.refs, **options), *drafts]
 
 
 def _row_name(composer: str, row: EpochRow, said: Sequence[SectionText]) -> str:
@@ -139,8 +140,10 @@ def composer_name(agent: str, sections: Sequence[str]) -> str:
     return sha256("\0".join([agent, *sections]).encode()).hexdigest()[:16]
 
 
-async def read_epochs(store: Store, key: Key, composer: str, *, may_instruct: bool = True) -> StoredEpochs:
-    """The epochs of a conversation that this composer has sent."""
+async def read_epochs(
+    store: Store, key: Key, composer: str = "", *, may_instruct: bool = True
+) -> StoredEpochs:
+    """The epochs of a conversation that this composer has sent; without one, of all who have."""
     found = await store.read_records(key, EPOCH_KIND)
     return decode_epochs(store, key, composer, found, may_instruct=may_instruct)
 
@@ -149,8 +152,10 @@ def decode_epochs(
     store: Store, key: Key, composer: str, found: Sequence[Record], *, may_instruct: bool = True
 ) -> StoredEpochs:
     """The epochs of records that were read."""
-    rows = [decode_row(record.name, record.body) for record in reversed(found)]
-    own = [row for row in rows if row is not None and row.name.startswith(f"{composer}:")]
+    prefix, own = f"{composer}:" if composer else "", list[EpochRow]()
+    for record in reversed(found):
+        if record.name.startswith(prefix) and (row := decode_row(record.name, record.body)) is not None:
+            own.append(row)
     return StoredEpochs(store, key, composer, own, may_instruct)
 
 
@@ -159,73 +164,66 @@ async def drop_last_turn(memory: Memory, key: Key) -> int:
 
     All records of epochs are deleted with the messages. Those that are left are put again.
     """
-    epochs, blocks = await _read_all(memory.store, key), await _read_blocks(memory.store, key)
+    derived = await _DerivedRecords.read(memory.store, key)
     deleted = await memory.drop_last_turn(key.scope, key.conversation)
     if deleted:
         _, left = await memory.read(key.scope, key.conversation, limit=1)
         cut = left[-1].position + 1 if left else 1
-        await _put_blocks(memory.store, key, blocks, cut)
-        await _put_shortened(memory.store, key, epochs, cut, is_turn_end=True)
+        await derived.put(memory.store, key, cut, is_turn_end=True)
     return deleted
 
 
 async def fork_log(memory: Memory, key: Key, at: int | None, name: str | None) -> str:
     """Fork a conversation; its epochs go on in the fork, as far as their turns are in it."""
-    epochs, blocks = await _read_all(memory.store, key), await _read_blocks(memory.store, key)
+    derived = await _DerivedRecords.read(memory.store, key)
     made = await memory.fork(key.scope, key.conversation, at=at, name=name)
     last = (await memory.head(key.scope, made)).position
     _, after = await memory.read(key.scope, key.conversation, after=last, before=last + 2)
     is_turn_end = all(entry.message.role is ChatRole.USER for entry in after)
-    target = make_key(key.agent, key.scope, made)
-    await _put_blocks(memory.store, target, blocks, last + 1)
-    await _put_shortened(memory.store, target, epochs, last + 1, is_turn_end=is_turn_end)
+    await derived.put(memory.store, make_key(key.agent, key.scope, made), last + 1, is_turn_end=is_turn_end)
     return made
 
 
-async def _read_all(store: Store, key: Key) -> list[tuple[EpochRow, list[EpochPart]]]:
-    """The epochs of all who compose contexts of a conversation."""
-    records, texts = [await store.read_records(key, kind) for kind in (EPOCH_KIND, PART_KIND)]
-    rows = [decode_row(record.name, record.body) for record in records]
-    return [(row, _parts_of(row, texts)) for row in rows if row is not None]
+class _DerivedRecords(NamedTuple):
+    """The epochs of all who compose contexts of a conversation, and the summaries of its provider."""
 
+    epochs: Sequence[tuple[EpochRow, Sequence[EpochPart]]]
+    blocks: Sequence[StoredBlock]
 
-async def _read_blocks(store: Store, key: Key) -> list[StoredBlock]:
-    return await read_blocks(store, key, (await store.head(key)).generation)
+    @classmethod
+    async def read(cls, store: Store, key: Key) -> _DerivedRecords:
+        records, texts = [await store.read_records(key, kind) for kind in (EPOCH_KIND, PART_KIND)]
+        rows = [decode_row(record.name, record.body) for record in records]
+        epochs = [(row, _parts_of(row, texts)) for row in rows if row is not None]
+        return cls(epochs, await read_blocks(store, key, (await store.head(key)).generation))
 
-
-async def _put_blocks(store: Store, key: Key, blocks: Sequence[StoredBlock], cut: int) -> None:
-    """Store the summaries of a provider for messages before `cut` in a conversation that has none."""
-    if left := [one for one in blocks if one.last < cut]:
+    async def put(self, store: Store, key: Key, cut: int, *, is_turn_end: bool) -> None:
+        """Store what is left of them before position `cut`, in a conversation that has none."""
         generation = (await store.head(key)).generation
-        await put_blocks(store, key, [one._replace(generation=generation) for one in left])
+        if blocks := [one._replace(generation=generation) for one in self.blocks if one.last < cut]:
+            await put_blocks(store, key, blocks)
+        found = [shorten_row(row, parts, cut, is_turn_end=is_turn_end) for row, parts in self.epochs]
+        if left := [one for one in found if one is not None]:
+            await store.append(key, (), [_draft_row(*one, generation=generation) for one in left])
 
 
-async def _put_shortened(
-    store: Store,
-    key: Key,
-    epochs: Sequence[tuple[EpochRow, Sequence[EpochPart]]],
-    cut: int,
+def _draft_row(
+    row: EpochRow,
+    parts: Sequence[EpochPart],
     *,
-    is_turn_end: bool,
-) -> None:
-    """Store what is left of epochs in a conversation that has none."""
-    found = [shorten_row(row, parts, cut, is_turn_end=is_turn_end) for row, parts in epochs]
-    if left := [one for one in found if one is not None]:
-        generation = (await store.head(key)).generation
-        drafts = [
-            RecordDraft(
-                EPOCH_KIND,
-                row.name,
-                row.body,
-                derived=True,
-                generation=generation,
-                refs=tuple(dict.fromkeys(ref for part in parts for ref in part.refs)),
-                expected="",
-                parts=tuple((row.part_name(at), encode_part(part)) for at, part in enumerate(parts)),
-            )
-            for row, parts in left
-        ]
-        await append_with_records(store, key, (), drafts)
+    first: int = 0,
+    refs: Sequence[MessageRef] | None = None,
+    **options: Any,
+) -> RecordDraft:
+    """The record of a row, and those of its parts from the `first` on."""
+    if refs is None:
+        refs = [ref for part in parts for ref in part.refs]
+    texts = tuple([(row.part_name(first + at), encode_part(part)) for at, part in enumerate(parts)])
+    # Nobody else may have stored it meanwhile.
+    options = {"expected": "", **options}
+    return RecordDraft(
+        EPOCH_KIND, row.name, row.body, derived=True, refs=tuple(dict.fromkeys(refs)), parts=texts, **options
+    )
 
 
 async def end_epochs(stored: StoredEpochs, reason: EndReason) -> bool:
@@ -234,7 +232,7 @@ async def end_epochs(stored: StoredEpochs, reason: EndReason) -> bool:
     drafts = [
         RecordDraft(EPOCH_KIND, row.name, encode_row(row), derived=True, expected=row.body) for row in going
     ]
-    await append_with_records(stored.store, stored.key, (), drafts)
+    await stored.store.append(stored.key, (), drafts)
     await drop_ended(stored.store, stored.key)
     return bool(going)
 

@@ -184,20 +184,18 @@ async def run_sections(
 ) -> list[SectionResult]:
     """The result of each section. Independent sections run in parallel with the others."""
     # Before the first one runs: a switch counts from the next context on.
-    enabled = [is_enabled(options.section) for options in section_options]
+    results = [SectionResult(enabled=is_enabled(options.section)) for options in section_options]
     # Sections that add something have done so at the first step of the turn.
-    skips = params.composition.is_in_turn
-    running = [
-        index
-        for index, options in enumerate(section_options)
-        if enabled[index] and not (skips and options.says == "adds")
-    ]
-    results = [SectionResult(enabled=one) for one in enabled]
+    skips, running, beside = params.composition.is_in_turn, list[int](), False
+    for index, options in enumerate(section_options):
+        if results[index].enabled and not (skips and options.says == "adds"):
+            running.append(index)
+            beside = beside or options.independent
 
     async def run(index: int) -> None:
         results[index] = await _run_section(section_options[index], memory, scope, conversation, params)
 
-    if any(options.independent for options in section_options):
+    if beside:
         await _run_beside(section_options, running, run)
     else:
         for index in running:
@@ -261,7 +259,7 @@ async def _run_section(
         if problem is not None:
             if options.required:
                 raise SectionError(section=options.name, problem=problem)
-            logger.warning("section `%s` is incomplete: it %s", options.name, problem)
+            logger.warning("section `%s` is incomplete: %s", options.name, problem)
     return SectionResult(contribution, (time.perf_counter() - started) * 1000, problem)
 
 

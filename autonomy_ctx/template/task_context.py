@@ -155,11 +155,6 @@ def is_direct_message(event: Any) -> bool:
     return getattr(event, "action", None) == DIRECT_ACTION
 
 
-def event_recipients(event: Any) -> tuple[Any, Any]:
-    """The agent and the node that an event is for."""
-    return getattr(event, "target_agent", ""), _parameters(event).get("target_node_id")
-
-
 def task_text(task: Any) -> str:
     """The request of a task, in words."""
     check_event(task)
@@ -323,7 +318,13 @@ class EventBusContextSource:
     async def mail(self, events: Iterable[Any], task: Any) -> list[DirectMessage]:
         """The direct messages to the agent that have not expired."""
         agent, at = getattr(task, "target_agent", "") if self.agent is None else self.agent, self.clock()
-        mine = [event for event in events if is_direct_message(event) and agent in event_recipients(event)]
+        mine = [
+            event
+            for event in events
+            if is_direct_message(event)
+            # By its name, or by that of its node.
+            and agent in (getattr(event, "target_agent", ""), _parameters(event).get("target_node_id"))
+        ]
         found = [direct_message(event) async for some in Chunks(mine, 100) for event in some]
         return [mail for mail in found if mail is not None and not mail.expired(at)]
 
@@ -386,11 +387,28 @@ class TaskContextManager:
         """The context of a task, with a report of each part. `tools` count towards the budget."""
         question = task_text(task)
         current = Message(ChatRole.USER, question, id=event_id(task) or "current")
-        stored, mail = await self._read_memory(task)
-        events, problem = await self._read_events_of_task(task, mail)
+        stored, events = dict[str, Entry](), dict[Any, Any]()
+        mail, problem = list[DirectMessage](), None
+        for source in self.sources:
+            if isinstance(source, MemoryContextSource):
+                for entry in await source.recent(task):
+                    stored.setdefault(entry.message.id, entry)
+                mail += await source.mail(task)
+                continue
+            try:
+                found = await source.events(task)
+            except Exception as error:
+                # It fails no context.
+                logger.warning("an event bus could not be read", exc_info=True)
+                problem = f"could not be read: {type(error).__name__}"
+                continue
+            mail += await source.mail(found, task)
+            plain = [one for one in found if not is_direct_message(one)][-source.limit :]
+            events.update((event_id(one) or id(one), one) for one in plain)
         known = {current.id, *stored, *(mail_id(one.message) for one in stored.values())}
         recent = _recent_contribution(stored.values(), current)
-        happened = [one for one in map(event_message, events) if one is not None and one.id not in known]
+        told = map(event_message, sort_by_time(events.values()))
+        happened = [one for one in told if one is not None and one.id not in known]
         waiting = {one.id: one for one in mail if one.id not in known}
         urgent = sorted(waiting.values(), key=lambda one: (-one.priority, one.created_at))
         room = max(self.max_tokens // 4, MIN_INBOX_TOKENS)
@@ -416,35 +434,6 @@ class TaskContextManager:
             if isinstance(source, MemoryContextSource):
                 inbox = InboxSection(source.agent(task))
                 await inbox.deliver(source.memory, source.scope, session_of(task), context.messages)
-
-    async def _read_memory(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
-        stored: dict[str, Entry] = {}
-        mail: list[DirectMessage] = []
-        for source in self.sources:
-            if isinstance(source, MemoryContextSource):
-                for entry in await source.recent(task):
-                    stored.setdefault(entry.message.id, entry)
-                mail += await source.mail(task)
-        return stored, mail
-
-    async def _read_events_of_task(
-        self, task: Any, mail: list[DirectMessage]
-    ) -> tuple[list[Any], str | None]:
-        """The events that are not mail, and a problem if some could not be read. It fails no context."""
-        events: dict[Any, Any] = {}
-        problem: str | None = None
-        for source in self.sources:
-            if isinstance(source, EventBusContextSource):
-                try:
-                    found = await source.events(task)
-                except Exception as error:
-                    logger.warning("an event bus could not be read", exc_info=True)
-                    problem = f"could not be read: {type(error).__name__}"
-                    continue
-                mail += await source.mail(found, task)
-                plain = [one for one in found if not is_direct_message(one)][-source.limit :]
-                events.update((event_id(one) or id(one), one) for one in plain)
-        return sort_by_time(events.values()), problem
 
     def _knowledge_sections(self, question: str) -> list[ContributingSection]:
         if self.knowledge_base is None:

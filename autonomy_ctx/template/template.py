@@ -5,68 +5,27 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from enum import Enum
-from functools import partial
-from typing import Any, Literal
-
-import anyio.to_thread
+from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import AsyncResource, Chunks, begin_urgent_step, close_resource
-from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.model_info import context_window_of
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.messages.message import ChatRole, Message
-from autonomy_ctx.messages.summary import Summary
-from autonomy_ctx.messages.tokens import TokenCounter, count_each, token_counter_of
-from autonomy_ctx.sections.section import ComposeParams, Contribution
-from autonomy_ctx.template.budget import (
-    FittedSection,
-    Measure,
-    SectionContent,
-    fit_sections,
-    keep_all,
-    tokens_to_keep,
-)
-from autonomy_ctx.template.cache_order import (
-    CacheWarning,
-    PlannedSection,
-    SectionSlice,
-    arrange_as_given,
-    arrange_for_cache,
-    lint_order,
-)
-from autonomy_ctx.template.composed import (
-    BudgetReport,
-    ComposedContext,
-    SectionReport,
-)
-from autonomy_ctx.template.epoch import EndReason, SectionText
-from autonomy_ctx.template.epoch_context import (
-    Sections,
-    continue_context,
-    head_runs,
-    restore_context,
-    swap_context,
-)
-from autonomy_ctx.template.epoch_row import EpochRow, EpochState
+from autonomy_ctx.messages.tokens import TokenCounter, token_counter_of
+from autonomy_ctx.sections.section import ComposeParams
+from autonomy_ctx.template.budget import Measure
+from autonomy_ctx.template.cache_order import CacheWarning, PlannedSection, lint_order
+from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.composer import Composer
 from autonomy_ctx.template.epoch_store import StoredEpochs
-from autonomy_ctx.template.running import (
-    SectionOptions,
-    SectionResult,
-    is_enabled,
-    read_section_options,
-    run_sections,
-)
+from autonomy_ctx.template.running import SectionOptions, is_enabled, read_section_options
 from autonomy_ctx.validation import check_int
 
+if TYPE_CHECKING:
+    from autonomy_ctx.formats.output_schema import OutputSchema
+
 _DEFAULT_COUNTER = TokenCounter()
-# What is cut on the event loop at most: a few milliseconds.
-LARGE_MESSAGES, LARGE_TOKENS = 500, 20_000
-# What is left of a context that is cut for a budget: the room is for those that go on from it.
-BUDGET_SHARE = 0.6
 
 
 class TemplateHook(Enum):
@@ -188,6 +147,7 @@ class ContextTemplate(AsyncResource):
         *,
         previous: ComposedContext | None = None,
         tools: Sequence[Any] = (),
+        output: OutputSchema | None = None,
         max_tokens: int | None = None,
         stored: StoredEpochs | None = None,
     ) -> ComposedContext:
@@ -195,9 +155,9 @@ class ContextTemplate(AsyncResource):
 
         Given the `previous` context of this conversation, which was sent, it goes on from it where that is
         possible: `end_reason` says why not. Sections share a copy of `params`, which the context returns as
-        they left it. `tools`, as specs or objects with a `spec`, count towards the budget. `max_tokens` is
-        the budget of this call, instead of the template's. `stored` are the epochs that memory has, which
-        agents and engines pass.
+        they left it. `tools`, as specs or objects with a `spec`, and `output`, the schema that is sent for
+        the answer, count towards the budget. `max_tokens` is the budget of this call, instead of the
+        template's. `stored` are the epochs that memory has, which agents and engines pass.
         """
         max_tokens = self._resolve_max_tokens(max_tokens)
         _check_context("previous", previous)
@@ -209,138 +169,31 @@ class ContextTemplate(AsyncResource):
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
+        counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
+        composer = Composer(
+            options=self.section_options,
+            memory=memory,
+            scope=scope,
+            conversation=conversation,
+            params=shared,
+            measure=Measure(counter, counter.calibration.factor),
+            arrange=self.arrange,
+            max_tokens=max_tokens,
+            reserve_output=self.reserve_output,
+            tools=tools,
+            output=output,
+            previous=previous,
+            stored=stored,
+        )
         urgent = begin_urgent_step()
         try:
-            composed = await self._compose(
-                memory, scope, conversation, shared, previous, tools, max_tokens, stored
-            )
+            composed = await composer.compose()
         finally:
             if urgent is not None:
                 urgent.end()
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
-
-    async def _compose(
-        self,
-        memory: Any,
-        scope: str,
-        conversation: str,
-        shared: ComposeParams,
-        previous: ComposedContext | None,
-        tools: Sequence[Any],
-        max_tokens: int | None,
-        stored: StoredEpochs | None,
-    ) -> ComposedContext:
-        """Run the sections and put together what they give."""
-        counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
-        measure = Measure(counter, counter.calibration.factor)
-        budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
-        turn = shared.composition.turn_position
-        before: EpochState | EpochRow | None = None if previous is None else previous.state
-        if stored is not None:
-            before = stored.rows[0] if stored.rows else None
-        shared.composition = replace(
-            shared.composition,
-            max_tokens=None if budget is None else budget.limit,
-            is_in_turn=before is not None and turn is not None and turn == before.turn,
-            covered=before.covered if isinstance(before, EpochRow) else None,
-            beginning=None if before is None else before.beginning,
-            quoted=previous.refs if previous is not None else (),
-        )
-        section_options = self.section_options
-        results = await run_sections(section_options, memory, scope, conversation, shared)
-        sections = Sections(section_options, results, measure, stored is None or stored.may_instruct)
-        said = sections.said()
-        found = await _go_on(previous, stored, sections, said, tools, budget, shared, scope, conversation)
-        if isinstance(found, ComposedContext):
-            return self._note_composed(section_options, results, found, stored)
-        if found is EndReason.SWAP and shared.composition.is_in_turn:
-            # A summary waits for the next turn, unless the one before no longer fits.
-            found = EndReason.HARD_LIMIT
-        if shared.composition.quoted or shared.composition.is_in_turn:
-            # What the epoch that ended had shown is to be found again.
-            shared.composition = replace(shared.composition, quoted=(), is_in_turn=False)
-            added = [index for index, options in enumerate(section_options) if options.says == "adds"]
-            again = await run_sections(
-                [section_options[index] for index in added], memory, scope, conversation, shared
-            )
-            for index, result in zip(added, again, strict=True):
-                results[index] = result
-        results[:] = [result.as_beginning() for result in results]
-        said = sections.said()
-        contents = [
-            await _count_content(options, result.contribution, measure)
-            for options, result in zip(section_options, results, strict=True)
-        ]
-        is_sent = stored is not None or previous is not None
-        shown = await _fit_contents(contents, section_options, budget, measure, turn, is_sent)
-        slices = self._arrange(section_options, shown)
-        counts = [count for one in slices for count in shown[one.section].counts[one.first : one.last]]
-        head, shortened = head_runs(slices, shown)
-        reports = _make_reports(section_options, results, shown, slices)
-        began = max((at for one in reports for at in one.positions if at is not None), default=0)
-        number = 0 if previous is None else previous.epoch
-        if stored is not None and began > 1:
-            number = max(number, await stored.read_last_number())
-            if number and not stored.rows:
-                # There was a row, and only deleting what it refers to drops it.
-                found = EndReason.DELETION
-        composed = ComposedContext(
-            scope=scope,
-            conversation=conversation,
-            messages=[
-                message for one in slices for message in shown[one.section].messages[one.first : one.last]
-            ],
-            counts=counts,
-            sections=reports,
-            calibration=measure.factor,
-            previous=previous,
-            budget=None if budget is None else replace(budget, used=budget.tools + sum(counts)),
-            params=shared,
-            state=EpochState(
-                number=number + 1,
-                end_reason=found,
-                said=said,
-                turn=turn,
-                began=began,
-                beginning=next(
-                    (one.contribution.beginning for one in results if one.contribution.beginning), None
-                ),
-                tools=tuple(tools),
-                head=head,
-                shortened=shortened,
-            ),
-        )
-        return self._note_composed(section_options, results, composed, stored)
-
-    def _note_composed(
-        self,
-        section_options: Sequence[SectionOptions],
-        results: Sequence[SectionResult],
-        composed: ComposedContext,
-        stored: StoredEpochs | None,
-    ) -> ComposedContext:
-        """Tell sections about a context, and the context where it is to be stored."""
-        state = composed.state
-        state.long_cache = any(result.contribution.long_cache for result in results)
-        if stored is not None:
-            state.composer, state.rows, state.cache_key = stored.composer, stored.rows, stored.cache_key
-        for options, result in zip(section_options, results, strict=True):
-            if options.observer is not None and result.enabled:
-                specs = [_tool_spec(tool) for tool in state.tools]
-                options.observer.note_composed(result.contribution, composed, specs)
-        return composed
-
-    def _arrange(
-        self, section_options: Sequence[SectionOptions], shown: Sequence[FittedSection]
-    ) -> list[SectionSlice]:
-        """Which messages of which section come one after the other."""
-        messages = [one.messages for one in shown]
-        if self.arrange == "given":
-            return arrange_as_given(messages)
-        planned = [PlannedSection(name=options.name, kind=options.kind) for options in section_options]
-        return arrange_for_cache(planned, messages)
 
     def _resolve_max_tokens(self, max_tokens: int | None) -> int | None:
         """The tokens of this call, or of the template, as a number."""
@@ -355,17 +208,6 @@ class ContextTemplate(AsyncResource):
                 f"give a number of tokens, or a model with `context_window`"
             )
         return max(int(self.max_tokens * window), 1)
-
-    def _budget(self, max_tokens: int, counter: TokenCounter, tools: Sequence[Any]) -> BudgetReport:
-        specs = [_tool_spec(tool) for tool in tools]
-        cost = counter.count_tools(specs) if specs else 0
-        return BudgetReport(
-            max_tokens=max_tokens,
-            reserve_output=self.reserve_output,
-            tools=cost,
-            limit=max_tokens - self.reserve_output - cost,
-            used=0,
-        )
 
     async def settled(self) -> None:
         """Wait until no section has a summary to write. For scripts and tests; a turn never waits."""
@@ -389,155 +231,6 @@ class ContextTemplate(AsyncResource):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-async def _go_on(
-    previous: ComposedContext | None,
-    stored: StoredEpochs | None,
-    sections: Sections,
-    said: Sequence[SectionText],
-    tools: Sequence[Any],
-    budget: BudgetReport | None,
-    params: ComposeParams,
-    scope: str,
-    conversation: str,
-) -> ComposedContext | EndReason | None:
-    """The context that goes on from what was sent; else why not, or None if nothing was sent."""
-    if stored is None:
-        if previous is None or not previous.state.said:
-            return None
-        return continue_context(previous, sections, said, tools, budget, params, None)
-    reason: EndReason | None = None
-    for row in stored.rows:
-        known = None if previous is None else previous.state.row
-        base: ComposedContext | EndReason
-        if row.ended is not None:
-            base = row.ended
-        elif previous is not None and known is not None and known.body == row.body:
-            base = previous
-        else:
-            parts = await stored.read_parts(row)
-            base = restore_context(row, parts, sections, said, tools, params, scope, conversation)
-        found = base
-        if isinstance(base, ComposedContext):
-            # Between requests with another beginning, others were answered.
-            agent = stored.agent if row is stored.rows[0] else None
-            if (swapped := sections.swapped()) is not None:
-                number = await stored.read_last_number() + 1
-                parts = await stored.read_parts(row)
-                made = swap_context(base, row, parts, swapped, tools, budget, params, agent, number)
-                return EndReason.SWAP if made is None else made
-            found = continue_context(base, sections, said, tools, budget, params, agent)
-        if isinstance(found, ComposedContext):
-            return found
-        reason = reason or found
-        if found not in (EndReason.INSTRUCTIONS, EndReason.TOOLS):
-            break
-    if reason is None and previous is not None:
-        return EndReason.DELETION
-    if reason is None and any(text.is_log and _has_replies(text.messages) for text in said):
-        return EndReason.NOT_RECORDED
-    return reason
-
-
-def _has_replies(messages: Sequence[Message]) -> bool:
-    """Tell whether a conversation has been answered: a summary stands for replies, too."""
-    return any(
-        isinstance(one, Summary) or one.role in (ChatRole.ASSISTANT, ChatRole.TOOL) for one in messages
-    )
-
-
-async def _count_content(
-    options: SectionOptions, contribution: Contribution, measure: Measure
-) -> SectionContent:
-    """A section's messages with their tokens; many are counted in pieces, so that others get their turn."""
-    counter = measure.counter
-    return SectionContent(
-        name=options.name,
-        messages=contribution.messages,
-        counts=[
-            measure.scale(count)
-            async for some in Chunks(contribution.messages)
-            for count in count_each(counter, some)
-        ],
-        positions=contribution.positions,
-        shorter=contribution.shorter,
-        floor=contribution.floor,
-    )
-
-
-async def _fit_contents(
-    contents: Sequence[SectionContent],
-    section_options: Sequence[SectionOptions],
-    budget: BudgetReport | None,
-    measure: Measure,
-    turn_position: int | None,
-    is_sent: bool,
-) -> list[FittedSection]:
-    """The messages that each section shows; a large context is cut in a thread.
-
-    One that is sent leaves room for the next ones, which begin with it.
-    """
-    messages, tokens = sum(len(one.messages) for one in contents), sum(one.tokens for one in contents)
-    has_limit = any(options.max_tokens is not None for options in section_options)
-    if not has_limit and (budget is None or tokens <= budget.limit):
-        return [keep_all(content).to_fitted() for content in contents]
-
-    def fit() -> list[FittedSection]:
-        fitted = partial(
-            fit_sections, contents, section_options, measure=measure, turn_position=turn_position
-        )
-        if is_sent and budget is not None and tokens > budget.limit:
-            least = max(int(budget.limit * BUDGET_SHARE), tokens_to_keep(contents))
-            with suppress(BudgetExceeded):
-                return fitted(replace(budget, limit=min(least, budget.limit)))
-        return fitted(budget)
-
-    if messages > LARGE_MESSAGES or tokens > LARGE_TOKENS:
-        return await anyio.to_thread.run_sync(fit)
-    return fit()
-
-
-def _make_reports(
-    section_options: Sequence[SectionOptions],
-    results: Sequence[SectionResult],
-    shown: Sequence[FittedSection],
-    slices: Sequence[SectionSlice],
-) -> list[SectionReport]:
-    """The report of each section."""
-    starts: dict[int, list[tuple[int, int]]] = {}
-    at = 0
-    for one in slices:
-        starts.setdefault(one.section, []).append((at, one.last - one.first))
-        at += one.last - one.first
-    return [
-        _make_report(options, result, fitted, starts[index])
-        for index, (options, result, fitted) in enumerate(zip(section_options, results, shown, strict=True))
-    ]
-
-
-def _make_report(
-    options: SectionOptions, result: SectionResult, shown: FittedSection, pieces: Sequence[tuple[int, int]]
-) -> SectionReport:
-    """The report of a section; `pieces` are where its messages begin and how many they are."""
-    counts, positions, found = shown.counts, shown.positions, result.contribution
-    (start, _), *rest = pieces
-    return SectionReport(
-        name=options.name,
-        kind=options.kind,
-        status="failed" if result.problem else "included" if result.enabled else "skipped",
-        reason=result.problem if result.enabled else "disabled",
-        start=start,
-        messages=len(counts),
-        tokens=sum(counts),
-        milliseconds=result.milliseconds,
-        positions=tuple(positions) if positions is not None else (None,) * len(counts),
-        omitted=found.omitted + shown.omitted,
-        cut=shown.cut,
-        runs=tuple(pieces) if rest else (),
-        note=found.note,
-        refs=tuple(found.refs),
-    )
-
-
 def _warn_of_one_name(name: str) -> None:
     """A warning where the template was made, or where the section was added."""
     warnings.warn(
@@ -557,13 +250,6 @@ def _check_context(name: str, given: Any) -> None:
 def _composed_tokens(name: str, composed: ComposedContext | None) -> int | None:
     report = None if composed is None else composed.section(name)
     return None if report is None else report.tokens
-
-
-def _tool_spec(tool: Any) -> Mapping[str, Any]:
-    spec = tool if isinstance(tool, Mapping) else getattr(tool, "spec", None)
-    if not isinstance(spec, Mapping):
-        raise TypeError(f"a {type(tool).__name__} among `tools`: give specs as dicts, or tools with a `spec`")
-    return spec
 
 
 def _check_max_tokens(value: Any, model: Any) -> None:

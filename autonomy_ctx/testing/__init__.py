@@ -39,7 +39,16 @@ if TYPE_CHECKING:
     from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
     from autonomy_ctx.testing.vector_contract import VectorsContract
 else:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+    _get_name, __dir__ = lazy_names(__name__, _MODULES)
+
+    def __getattr__(name):
+        try:
+            return _get_name(name)
+        except ModuleNotFoundError as error:
+            if error.name != "pytest":
+                raise
+            raise ImportError(f"autonomy_ctx.testing.{name} needs pytest: pip install pytest") from error
+
 
 __all__ = [
     "MAIN",

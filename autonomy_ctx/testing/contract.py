@@ -1,38 +1,37 @@
-"""`StoreContract`: what every store must do. The tests of the log are here; those of turns, summaries, facts,
-work, records, search, listing and forks are in the classes it inherits from.
+"""`StoreContract`: what the database of a store must do.
+
+The log and search are tested in detail, because they meet concurrency, errors and the types of columns. Of
+all else there is one test for each kind of script: what scripts decide is the same on every database.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
+
 import anyio
+import anyio.lowlevel
 import pytest
 
-from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.errors import ConflictingMessage, TurnLost
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.store import Head, Key, Store
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Head, Key, Record, RecordDraft, TurnToken
 from autonomy_ctx.messages import wire
-from autonomy_ctx.testing.facts_contract import FactsContract
-from autonomy_ctx.testing.fork_contract import ForkContract
-from autonomy_ctx.testing.listing_contract import ListingContract
-from autonomy_ctx.testing.records_contract import RecordsContract
+from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.testing.search_contract import SearchContract
-from autonomy_ctx.testing.summaries_contract import SummariesContract
-from autonomy_ctx.testing.turns_contract import TurnsContract
-from autonomy_ctx.testing.values import ALIKE_KEYS, MAIN, make_drafts, make_message
-from autonomy_ctx.testing.work_contract import WorkContract
+from autonomy_ctx.testing.values import (
+    ALIKE_KEYS,
+    MAIN,
+    StoppedClock,
+    make_drafts,
+    make_message,
+    make_segment,
+)
 
 
-class StoreContract(
-    TurnsContract,
-    SummariesContract,
-    FactsContract,
-    WorkContract,
-    RecordsContract,
-    SearchContract,
-    ListingContract,
-    ForkContract,
-):
-    """The contract of every store. Subclass it and provide a `store` and a `clock` fixture."""
+class StoreContract(SearchContract):
+    """The contract of every database of a store. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
         assert await self.fill(store, 3) == [1, 2, 3]
@@ -190,3 +189,89 @@ class StoreContract(
         await self.fill(store, 1)
         await store.close()
         await store.close()
+
+    async def test_turns_wait_for_each_other(self, store: Store) -> None:
+        first = await store.begin_turn(MAIN, [], owner="a", seconds=10)
+        second = await store.begin_turn(MAIN, [], owner="b", seconds=10)
+        assert (first.positions, second.positions) == ([], None)
+        assert await store.renew_turn(MAIN, first.ticket, owner="a", seconds=10)
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(store.wait_for_turn, MAIN, second.ticket, seconds=60))
+            await anyio.lowlevel.checkpoint()
+            await store.leave_turn(MAIN, first.ticket, owner="a")
+        [draft] = make_drafts(make_message("hello", id="m1"))
+        again = await store.begin_turn(MAIN, [draft], owner="b", seconds=10, ticket=second.ticket)
+        assert again.positions == [1]
+        late = TurnToken(MAIN, first.ticket, "a")
+        with pytest.raises(TurnLost):
+            await store.append(MAIN, make_drafts(make_message("late", id="m2")), turn=late)
+
+    async def test_a_lease_ends_by_the_clock(self, store: Store, clock: StoppedClock) -> None:
+        await self.fill(store, 1)
+        lease = await self.claim_lease(store, owner="a")
+        assert await store.claim(MAIN, owner="b", task="sum", seconds=10) is None
+        clock.advance(11)
+        taken = await self.claim_lease(store, owner="b")
+        assert taken.fence > lease.fence
+        assert not await store.complete_task(lease)
+        assert await store.complete_task(taken)
+        assert await store.claim_next(owner="c", task="sum", seconds=10) is None
+
+    async def test_segments_facts_and_pins_change_in_one_transaction(self, store: Store) -> None:
+        await self.fill(store, 4)
+        now = datetime(2030, 1, 1, tzinfo=UTC)
+        change = FactChange(action="add", position=1, created_at=now, text="the port is 80", source="model")
+        assert await self.commit(store, make_segment(1, 2), facts=[change])
+        assert await self.commit(store, make_segment(3, 4))
+        assert await store.pin(MAIN, "m4", True)
+        state = await store.summary(MAIN)
+        assert [(one.first, one.last) for one in state.segments] == [(1, 2), (3, 4)]
+        assert [fact.text for fact in state.facts] == ["the port is 80"]
+        assert [pin.position for pin in state.pins] == [4]
+        assert await store.undo_segment(MAIN)
+        assert await self.ranges(store) == [(1, 2, False)]
+        assert await store.delete("ana", "", "trip", ["m1"]) == 1
+        state = await store.summary(MAIN)
+        assert (state.segments, state.facts, state.covered) == ((), (), 0)
+
+    async def test_records_get_growing_numbers_and_the_time(self, store: Store, clock: StoppedClock) -> None:
+        numbers = await store.put_records(MAIN, "k", [("a", "1"), ("b", "2"), ("c", "3")], keep=2)
+        assert numbers == sorted(set(numbers))
+        clock.advance(5)
+        [again] = await store.put_records(MAIN, "k", [("b", "4")])
+        found = await store.read_records(MAIN, "k")
+        assert [(one.name, one.body) for one in found] == [("c", "3"), ("b", "4")]
+        assert found[-1] == Record(again, "b", clock().timestamp(), "4")
+        assert await store.drop_records(MAIN, "k", ["c", "x"]) == ["c"]
+
+    async def test_a_fork_shares_messages_and_names_are_listed_in_order(self, store: Store) -> None:
+        await self.fill(store, 3)
+        await store.fork(MAIN, 2, "Fork")
+        fork = MAIN._replace(conversation="Fork")
+        assert await self.say(store, "own", key=fork) == [3]
+        assert await self.texts(store, fork) == ["1", "2", "own"]
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await self.texts(store, fork) == ["2", "own"]
+        page = await store.list_conversations("ana", agent=None, after=None, limit=9)
+        assert [(one.conversation, one.messages) for one in page] == [("Fork", 2), ("trip", 2)]
+
+    async def test_an_append_after_a_position_stores_nothing_if_the_log_ends_elsewhere(
+        self, store: Store
+    ) -> None:
+        await self.fill(store, 1)
+        record = RecordDraft("k", "a", "body")
+        for after, expected in ((1, [2]), (0, []), (2, [3])):
+            drafts = make_drafts(make_message("new", id=f"after {after}"))
+            assert await store.append(MAIN, drafts, (), after=after) == expected
+        late = make_drafts(make_message("late", id="late"))
+        assert await store.append(MAIN, late, [record], after=1) == []
+        assert (await store.head(MAIN)).position == 3
+        assert await store.read_records(MAIN, "k") == []
+
+    async def test_an_error_in_a_transaction_leaves_nothing(self, store: Store) -> None:
+        await self.fill(store, 1)
+        record = RecordDraft("k", "a", "body")
+        with pytest.raises(ConflictingMessage):
+            await store.append(MAIN, make_drafts(make_message("2", id="m1")), [record])
+        assert await store.read_records(MAIN, "k") == []
+        assert (await store.head(MAIN)).position == 1

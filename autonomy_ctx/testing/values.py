@@ -10,7 +10,8 @@ from itertools import count
 from typing import Any
 
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.store import Draft, Key, Lease, Store, StoredSegment, SummaryState
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Draft, Key, Lease, StoredSegment, SummaryState
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import TokenCounter
 

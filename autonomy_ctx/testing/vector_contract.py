@@ -1,12 +1,13 @@
-"""`VectorsContract`: tests for a store that implements `Vectors`."""
+"""`VectorsContract`: what a store does with vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autonomy_ctx.memory.store import Key, Store
-from autonomy_ctx.memory.vectors import EmbeddingBlock, MessageVector, VectorBlock, Vectors, has_vectors
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, make_drafts, make_message
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.vectors import EmbeddingBlock, MessageVector, VectorBlock
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions
 
 # What the texts of these tests are about, as directions.
 TOPICS: Mapping[str, tuple[float, float, float]] = {
@@ -33,12 +34,7 @@ def pack_topic(text: str) -> bytes:
 
 
 class VectorsContract(StoreActions):
-    """The contract of a store with vectors. Subclass it and provide a `store` fixture."""
-
-    def vectors_of(self, store: Store) -> Vectors:
-        """The store as a `Vectors` object."""
-        assert has_vectors(store)
-        return store
+    """The contract of vectors on a database. Subclass it and provide a `store` fixture."""
 
     def embed(self, blocks: list[EmbeddingBlock]) -> list[VectorBlock]:
         """The vectors of an embedder for blocks of texts."""
@@ -58,7 +54,7 @@ class VectorsContract(StoreActions):
         self, store: Store, number: int, *, key: Key = MAIN, conversation: str | None = None, limit: int = 9
     ) -> list[EmbeddingBlock]:
         """The next blocks that lack vectors."""
-        found = await self.vectors_of(store).read_unembedded(
+        found = await store.read_unembedded(
             key.agent, key.scope, embedder=number, conversation=conversation, limit=limit
         )
         assert found is not None
@@ -66,11 +62,10 @@ class VectorsContract(StoreActions):
 
     async def embed_all(self, store: Store, *keys: Key, name: str = "topics") -> int:
         """Store the missing vectors of these conversations' scopes, and return the embedder's number."""
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder(name, 3)
+        number = await store.use_embedder(name, 3)
         for key in keys or (MAIN,):
             while blocks := await self.blocks(store, number, key=key, limit=2):
-                assert await vectors.put_vectors(self.embed(blocks), embedder=number)
+                assert await store.put_vectors(self.embed(blocks), embedder=number)
         return number
 
     async def find(
@@ -84,7 +79,7 @@ class VectorsContract(StoreActions):
         limit: int = 10,
     ) -> list[str]:
         """The texts nearest to one."""
-        found = await self.vectors_of(store).nearest(
+        found = await store.nearest(
             key.agent,
             key.scope,
             pack_topic(text),
@@ -99,73 +94,9 @@ class VectorsContract(StoreActions):
         number = await self.embed_all(store)
         assert (await self.find(store, "cat", number))[:2] == ["a cat", "a kitten"]
         assert await self.find(store, "railway", number, limit=1) == ["a train"]
-        [hit] = await self.vectors_of(store).nearest("", "ana", pack_topic("cat"), embedder=number, limit=1)
+        [hit] = await store.nearest("", "ana", pack_topic("cat"), embedder=number, limit=1)
         assert (hit.conversation, hit.position, hit.message.id) == ("trip", 1, "a cat")
         assert 0.99 < hit.score < 1.01
-
-    async def test_of_equals_the_newest_comes_first(self, store: Store) -> None:
-        await self.say(store, "first cat", "second cat", "third cat")
-        number = await self.embed_all(store)
-        assert await self.find(store, "cat", number) == ["third cat", "second cat", "first cat"]
-
-    async def test_blocks_are_in_order_within_the_limit_and_end(self, store: Store) -> None:
-        await self.say(store, "a cat", "a train", "a soup")
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
-        [block] = await self.blocks(store, number, limit=2)
-        assert (block.key, block.start, block.end) == (MAIN, 0, 2)
-        assert [one.text for one in block.texts] == ["a cat", "a train"]
-        assert await vectors.put_vectors(self.embed([block]), embedder=number)
-        [block] = await self.blocks(store, number, limit=2)
-        assert (block.start, block.end, [one.text for one in block.texts]) == (2, 3, ["a soup"])
-        assert await vectors.put_vectors(self.embed([block]), embedder=number)
-        assert await self.blocks(store, number, limit=2) == []
-
-    async def test_blocks_of_one_conversation_or_of_the_whole_scope(self, store: Store) -> None:
-        await self.say(store, "a cat")
-        await self.say(store, "a train", key=OTHER)
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
-        blocks = await self.blocks(store, number)
-        assert sorted(block.key for block in blocks) == sorted([MAIN, OTHER])
-        [block] = await self.blocks(store, number, conversation="other")
-        assert block.key == OTHER
-
-    async def test_a_block_stored_twice_is_there_once(self, store: Store) -> None:
-        await self.say(store, "a cat", "a train")
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
-        blocks = self.embed(await self.blocks(store, number))
-        assert await vectors.put_vectors(blocks, embedder=number)
-        assert await vectors.put_vectors(blocks, embedder=number)
-        assert await self.find(store, "cat", number) == ["a cat", "a train"]
-
-    async def test_a_block_that_comes_late_moves_no_mark_back(self, store: Store) -> None:
-        await self.say(store, "a cat", "a train", "a soup")
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
-        late = self.embed(await self.blocks(store, number, limit=1))
-        await self.embed_all(store)
-        assert await vectors.put_vectors(late, embedder=number)
-        assert await self.blocks(store, number) == []
-        assert len(await self.find(store, "cat", number)) == 3
-
-    async def test_a_message_without_text_has_no_vector_and_holds_nothing_up(self, store: Store) -> None:
-        call = {"id": "c1", "name": "look", "arguments": ""}
-        await store.append(
-            MAIN,
-            make_drafts(
-                make_message("", id="m1", role="assistant", tool_calls=[call]), make_message("a cat", id="m2")
-            ),
-        )
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
-        [block] = await self.blocks(store, number)
-        assert [one.text for one in block.texts] == ["", "a cat"]
-        embedded = self.embed([block._replace(texts=block.texts[1:])])
-        assert await vectors.put_vectors(embedded, embedder=number)
-        assert await self.blocks(store, number) == []
-        assert await self.find(store, "cat", number) == ["a cat"]
 
     async def test_tenants_and_agents_find_only_their_own(self, store: Store) -> None:
         for key, text in ((MAIN, "my cat"), (BOB, "their cat"), (HELPER, "a helper's cat")):
@@ -222,11 +153,10 @@ class VectorsContract(StoreActions):
 
     async def test_what_was_deleted_while_it_was_embedded_gets_no_vector(self, store: Store) -> None:
         await self.say(store, "first cat", "second cat")
-        vectors = self.vectors_of(store)
-        number = await vectors.use_embedder("topics", 3)
+        number = await store.use_embedder("topics", 3)
         blocks = self.embed(await self.blocks(store, number))
         await store.delete("ana", "", "trip", ["first cat"])
-        assert await vectors.put_vectors(blocks, embedder=number)
+        assert await store.put_vectors(blocks, embedder=number)
         assert await self.find(store, "cat", number) == ["second cat"]
         await store.delete("ana", "", "trip", ["second cat"])
         await self.say(store, "a kitten")
@@ -235,7 +165,7 @@ class VectorsContract(StoreActions):
         await self.say(store, "third cat")
         blocks = self.embed(await self.blocks(store, number))
         await store.delete("ana")
-        assert await vectors.put_vectors(blocks, embedder=number)
+        assert await store.put_vectors(blocks, embedder=number)
         assert await self.find(store, "cat", number) == []
         assert await self.blocks(store, number) == []
 
@@ -247,7 +177,7 @@ class VectorsContract(StoreActions):
         number = await self.embed_all(store)
         assert await self.find(store, "cat", number, key=fork, whole_scope=False) == ["first cat", "a kitten"]
         assert await self.find(store, "cat", number, whole_scope=False) == ["second cat", "first cat"]
-        found = await self.vectors_of(store).nearest(
+        found = await store.nearest(
             "", "ana", pack_topic("cat"), embedder=number, conversation="fork", limit=9
         )
         assert {(hit.conversation, hit.position) for hit in found} == {("fork", 1), ("fork", 2)}
@@ -257,45 +187,21 @@ class VectorsContract(StoreActions):
         assert await self.find(store, "cat", number, key=fork, whole_scope=False) == ["a kitten"]
         assert await self.find(store, "cat", number, whole_scope=False) == ["second cat"]
 
-    async def test_a_deleted_fork_leaves_what_it_shared(self, store: Store) -> None:
-        await self.say(store, "first cat")
-        await store.fork(MAIN, None, "fork")
-        fork = Key("", "ana", "fork")
-        await self.say(store, "second cat", key=fork)
-        number = await self.embed_all(store)
-        await store.delete("ana", "", "fork")
-        assert await self.find(store, "cat", number) == ["first cat"]
-        assert await self.find(store, "cat", number, key=fork, whole_scope=False) == []
-
     async def test_another_embedder_makes_all_vectors_anew(self, store: Store) -> None:
         await self.say(store, "a cat", "a train")
-        vectors = self.vectors_of(store)
         first = await self.embed_all(store)
-        assert await vectors.use_embedder("topics", 3) == first
+        assert await store.use_embedder("topics", 3) == first
         blocks = self.embed([EmbeddingBlock(MAIN, 2, 2, ())])
-        second = await vectors.use_embedder("others", 3)
+        second = await store.use_embedder("others", 3)
         assert second != first
         # The one before can neither store nor find.
-        assert await vectors.put_vectors(blocks, embedder=first) is False
-        assert await vectors.read_unembedded("", "ana", embedder=first, limit=9) is None
+        assert await store.put_vectors(blocks, embedder=first) is False
+        assert await store.read_unembedded("", "ana", embedder=first, limit=9) is None
         assert await self.find(store, "cat", first) == []
         assert await self.find(store, "cat", second) == []
         await self.embed_all(store, name="others")
         assert await self.find(store, "cat", second) == ["a cat", "a train"]
         # Back again: as another one.
-        third = await vectors.use_embedder("topics", 3)
+        third = await store.use_embedder("topics", 3)
         assert third not in (first, second)
         assert await self.find(store, "cat", third) == []
-
-    async def test_other_dimensions_are_another_embedder(self, store: Store) -> None:
-        await self.say(store, "a cat")
-        vectors = self.vectors_of(store)
-        first = await self.embed_all(store)
-        second = await vectors.use_embedder("topics", 4)
-        assert second != first
-        [block] = await self.blocks(store, second)
-        vector = pack_vector(1.0, 0.0, 0.0, 0.0)
-        made = VectorBlock(MAIN, block.start, block.end, (MessageVector(1, "a cat", vector),))
-        assert await vectors.put_vectors([made], embedder=second)
-        [hit] = await vectors.nearest("", "ana", vector, embedder=second, limit=9)
-        assert hit.message.text == "a cat"

@@ -18,6 +18,7 @@ _MODULES = {
     "memory_tools": "autonomy_ctx.tools.builtin.recall",
     "pin_message": "autonomy_ctx.tools.builtin.pins",
     "read_context_item": "autonomy_ctx.tools.builtin.lookup",
+    "read_result": "autonomy_ctx.tools.builtin.lookup",
     "recall_tools": "autonomy_ctx.tools.builtin.recall",
     "time_tools": "autonomy_ctx.tools.builtin.time",
 }
@@ -25,7 +26,7 @@ _MODULES = {
 if TYPE_CHECKING:
     from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
     from autonomy_ctx.tools.builtin.files import filesystem_tools
-    from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item
+    from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item, read_result
     from autonomy_ctx.tools.builtin.pins import pin_message
     from autonomy_ctx.tools.builtin.recall import memory_tools, recall_tools
     from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
@@ -46,6 +47,7 @@ __all__ = [
     "memory_tools",
     "pin_message",
     "read_context_item",
+    "read_result",
     "recall_tools",
     "time_tools",
     "tool",

@@ -325,7 +325,7 @@ def _first_error(error: Exception, name: str, path: str) -> tuple[str, str]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _shorten_path(path: str) -> str:

@@ -265,7 +265,7 @@ class McpServer(AsyncResource):
                 "MCP server %r has no tool %s; it has %s",
                 self.name,
                 ", ".join(missing),
-                ", ".join(found) or "none of those that are wanted",
+                ", ".join(found) or "no tool that was chosen",
             )
 
     def __repr__(self) -> str:
@@ -296,6 +296,13 @@ def mcp_server(
         raise ImportError("tools of MCP servers need the SDK: pip install 'autonomy-ctx[mcp]'")
     if (command is None) == (url is None):
         raise ValueError("mcp_server takes a command, or url=..., and not both")
+    if command is not None and not isinstance(command, str):
+        raise TypeError(
+            f"mcp_server: the command must be a text, such as 'uvx mcp-server-git', not "
+            f"{type(command).__name__}; give the other words as args=[...]"
+        )
+    if isinstance(args, str):
+        raise TypeError("mcp_server: args must be a list of texts, not str")
     for option, texts in (("env", env), ("headers", headers)):
         _check_texts(option, texts)
     check_seconds("timeout_seconds", timeout_seconds, endless=True, optional=True, where="mcp_server")
@@ -368,7 +375,7 @@ def _describe_changes(before: Mapping[str, McpTool], after: Mapping[str, McpTool
         "changed": [name for name, tool in after.items() if before.get(name, tool) is not tool],
     }
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in changes.items() if names)
-    return f"its tools changed ({told}); the next turns have them, and the provider's cache begins anew"
+    return f"its tools changed ({told}); the next turns use them, and the provider's cache starts over"
 
 
 def _import_connection() -> type[McpConnection]:

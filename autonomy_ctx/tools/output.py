@@ -1,4 +1,4 @@
-"""The output of a tool for the model: text, cleaned and capped in bytes with a marker, and images."""
+"""The output of a tool for the model: text, cleaned and cut to the room that it has, and images."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import anyio.to_thread
 from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
+from autonomy_ctx.messages.excerpt import Room, make_excerpt
 from autonomy_ctx.messages.json_values import encode_json_text
 from autonomy_ctx.messages.message import Content, ImageContent, TextContent
+from autonomy_ctx.tools.results import ResultPage
 
-# Longer text is read and written outside the event loop.
-SMALL_TEXT = 50_000
+# Longer text is read and written outside the event loop, and what may be cut to a number of tokens sooner.
+SMALL_TEXT, SMALL_RESULT = 50_000, 8_000
 # The most bytes of one output that a model is shown, and that an agent's log keeps.
 OUTPUT_LIMIT = 64_000
 KEPT_LIMIT = 1_000_000
@@ -22,7 +24,7 @@ IMAGE_LIMIT, MAX_IMAGES = 5_000_000, 8
 
 
 class RenderedOutput(NamedTuple):
-    """A result as text, with images and items beside it, and all of the text if it was too long."""
+    """A result as text, with images and items beside it, and the text that is kept if it was too long."""
 
     text: str
     images: tuple[ImageContent, ...]
@@ -38,24 +40,41 @@ class RenderedOutput(NamedTuple):
         return (*([TextContent(self.text)] if self.text else []), *self.images)
 
 
-async def render_output(value: Any, limit: int) -> RenderedOutput:
-    """A result as text of at most `limit` bytes; a large one is rendered in a worker thread."""
-    if value is None or isinstance(value, int | float) or (type(value) is str and len(value) <= SMALL_TEXT):
-        return _render(value, limit)
-    return await anyio.to_thread.run_sync(_render, value, limit, abandon_on_cancel=True)
+async def render_output(
+    value: Any, room: Room, *, result_id: str = "", arguments: str = ""
+) -> RenderedOutput:
+    """A result as text that has room; a large one is rendered in a worker thread.
+
+    If tokens are limited, a long result is an excerpt, which says by which id it is read.
+    """
+    small = SMALL_TEXT if room.tokens is None else SMALL_RESULT
+    if value is None or isinstance(value, int | float) or (type(value) is str and len(value) <= small):
+        return _render(value, room, result_id, arguments)
+    return await anyio.to_thread.run_sync(_render, value, room, result_id, arguments, abandon_on_cancel=True)
 
 
-def _render(value: Any, limit: int) -> RenderedOutput:
+def _render(value: Any, room: Room, result_id: str, arguments: str) -> RenderedOutput:
     if isinstance(value, YieldedValues):
         value = pieces = value.values
+    elif isinstance(value, ResultPage):
+        pieces = [value]
     else:
         parts = (ContextItem, ImageContent)
         has_parts = isinstance(value, list | tuple) and any(isinstance(one, parts) for one in value)
         pieces = list(value) if has_parts else [value]
     items = tuple(piece for piece in pieces if isinstance(piece, ContextItem))
-    images, texts = _split_images(pieces)
+    images, texts = _split_images(
+        [one.render(room) if isinstance(one, ResultPage) else one for one in pieces]
+    )
     full = clean_text("\n".join(texts))
-    text = cap_text(full, limit)
+    if room.tokens is None:
+        text = cap_text(full, room.bytes)
+    elif any(isinstance(one, ResultPage) for one in pieces):
+        text = full
+    else:
+        kept = cap_text(full, KEPT_LIMIT)
+        text = make_excerpt(kept, room, result_id=result_id, arguments=arguments)
+        full = full if text is full else kept
     return RenderedOutput(text, images, items, value, full if text is not full else None)
 
 

@@ -22,8 +22,11 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import UnknownTool
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.clamp import CountText
+from autonomy_ctx.messages.excerpt import Room
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import TOOL, ChatRole, Content, Message, ToolCall, new_id, now
+from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.tools.output import (
     OUTPUT_LIMIT,
     SMALL_TEXT,
@@ -69,7 +72,7 @@ class _CallRunner(NamedTuple):
     tools: Mapping[str, Tool[..., Any]]
     inject: Mapping[str, Any]
     timeout: float | None
-    output_limit: int
+    room: Room
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -86,7 +89,7 @@ class _CallRunner(NamedTuple):
         import asyncio
 
         began = anyio.current_time()
-        limit = self.output_limit if tool is None else tool.output_limit or self.output_limit
+        result_id = "" if tool is not None and tool.pauses else self.new_id()
         try:
             if tool is None:
                 raise UnknownTool(call.name[:80], known=list(self.tools)[:_NAMES_SHOWN])
@@ -97,9 +100,12 @@ class _CallRunner(NamedTuple):
             if tool.pauses:
                 return CallOutcome(call=call, message=None)
             with tool_timeout(tool.name, self.timeout if tool.timeout is None else tool.timeout):
-                rendered = await render_output(await call_function(tool.function, bound), limit)
+                value = await call_function(tool.function, bound)
+                rendered = await render_output(
+                    value, self._room_for(tool), result_id=result_id, arguments=call.arguments
+                )
         except (Exception, SystemExit) as error:
-            return self._failure(call, error, began)
+            return self._failure(call, error, began, result_id)
         except asyncio.CancelledError as error:
             # Our own cancellation is re-raised; a cancellation raised by the tool itself is an ordinary
             # error.
@@ -107,15 +113,20 @@ class _CallRunner(NamedTuple):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._failure(call, error, began)
+            return self._failure(call, error, began, result_id)
         return CallOutcome(
             call=call,
-            message=self._message(call, rendered.content),
+            message=self._message(call, rendered.content, result_id),
             items=rendered.items,
             full=rendered.full,
             value=rendered.value,
             seconds=anyio.current_time() - began,
         )
+
+    def _room_for(self, tool: Tool[..., Any]) -> Room:
+        """The room of a result: the tool's own limits go before those of the run."""
+        room = self.room._replace(bytes=tool.output_limit or self.room.bytes)
+        return room._replace(tokens=tool.result_tokens or room.tokens) if room.tokens else room
 
     def _bind(self, tool: Tool[..., Any], call: ToolCall) -> inspect.BoundArguments:
         # Imported here, as in `Tool`: schemas take long to import, and are not needed to import an agent.
@@ -123,18 +134,20 @@ class _CallRunner(NamedTuple):
 
         return tool.bind(parse_arguments(call), self.inject)
 
-    def _failure(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
+    def _failure(self, call: ToolCall, error: BaseException, began: float, result_id: str) -> CallOutcome:
         text = cap_text(clean_text(describe_error(error)), _ERROR_LIMIT)
         return CallOutcome(
             call=call,
-            message=self._message(call, text, is_error=True),
+            message=self._message(call, text, result_id, is_error=True),
             error=error,
             seconds=anyio.current_time() - began,
         )
 
-    def _message(self, call: ToolCall, content: Content, *, is_error: bool = False) -> Message:
+    def _message(
+        self, call: ToolCall, content: Content, result_id: str, *, is_error: bool = False
+    ) -> Message:
         return result_message(
-            call, content, is_error=is_error, message_id=self.new_id(), created_at=self.clock()
+            call, content, is_error=is_error, message_id=result_id or self.new_id(), created_at=self.clock()
         )
 
 
@@ -145,6 +158,8 @@ async def run_calls(
     inject: Mapping[str, Any] = EMPTY,
     timeout: float | None = TIMEOUT_SECONDS,
     output_limit: int = OUTPUT_LIMIT,
+    result_tokens: int | None = None,
+    count_text: CountText = estimate_tokens,
     parallel: int = PARALLEL,
     clock: Callable[[], datetime] = now,
     new_id: Callable[[], str] = new_id,
@@ -154,8 +169,9 @@ async def run_calls(
 
     They begin in that order, too, so with `parallel=1` they run one after the other. A synchronous
     function runs in a worker thread; when its time is up it is left alone there and its result is
-    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done`, plain or
-    async, is called as each call ends, so that whoever is cancelled meanwhile knows which did.
+    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. A result above
+    `result_tokens` is an excerpt. `done`, plain or async, is called as each call ends, so that whoever is
+    cancelled meanwhile knows which did.
     """
     check_int("output_limit", output_limit, least=MIN_OUTPUT_LIMIT)
     check_int("parallel", parallel)
@@ -163,7 +179,7 @@ async def run_calls(
         tools=tools if isinstance(tools, Mapping) else tools_by_name(tools),
         inject=inject,
         timeout=timeout,
-        output_limit=output_limit,
+        room=Room(output_limit, result_tokens, count_text),
         clock=clock,
         new_id=new_id,
     )

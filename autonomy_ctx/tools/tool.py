@@ -27,6 +27,7 @@ from typing import (
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
+from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
 from autonomy_ctx.validation import int_problem, seconds_problem
 
 if TYPE_CHECKING:
@@ -123,10 +124,12 @@ def resolve_annotation(function: Callable[..., Any], annotation: Any, names: Map
 class Tool(Generic[P, R]):
     """A tool. A direct call runs the plain function: nothing is checked, injected or recorded.
 
-    `timeout` (seconds) and `output_limit` (bytes) are limits of this tool; None means the agent's limits, and
-    `math.inf` means no timeout. A tool with `is_model_call` is not recorded as a tool. A tool with `pauses`
-    is not run: the turn waits for the user.
+    `timeout` (seconds), `output_limit` (bytes) and `result_tokens` are limits of this tool; None means the
+    agent's limits, and `math.inf` means no timeout. A tool with `is_model_call` is not recorded as a tool. A
+    tool with `pauses` is not run: the turn waits for the user.
     """
+
+    injected_names: ClassVar[frozenset[str]] = INJECTED_NAMES
 
     def __init__(
         self,
@@ -137,6 +140,7 @@ class Tool(Generic[P, R]):
         instructions: str | None = None,
         timeout: float | None = None,
         output_limit: int | None = None,
+        result_tokens: int | None = None,
         is_model_call: bool = False,
         pauses: bool = False,
         names: Mapping[str, Any] | None = None,
@@ -145,6 +149,7 @@ class Tool(Generic[P, R]):
         problems = {
             "timeout": seconds_problem(timeout, endless=True, optional=True),
             "output_limit": int_problem(output_limit, least=MIN_OUTPUT_LIMIT, optional=True),
+            "result_tokens": int_problem(result_tokens, least=MIN_RESULT_TOKENS, optional=True),
         }
         for option, problem in problems.items():
             if problem is not None:
@@ -155,14 +160,35 @@ class Tool(Generic[P, R]):
         self._docstring = read_docstring(inspect.getdoc(unwrap_function(function)))
         self.description = self._docstring.summary if description is None else description
         self.instructions = instructions
-        self.timeout, self.output_limit = timeout, output_limit
+        self.timeout, self.output_limit, self.result_tokens = timeout, output_limit, result_tokens
         self.is_model_call, self.pauses = is_model_call, pauses
         self.signature = read_signature(self.name, function)
         if not self.description.strip():
-            _warn_of_no_description(self.name, function)
+            _warn_at(
+                function,
+                f"tool {self.name!r} has no description, so a model sees only its name; "
+                f"give the function a docstring, or the tool a `description`",
+            )
+        for bare in self._bare_parameters():
+            _warn_at(
+                function,
+                f"the parameter `{bare}` of tool {self.name!r} has no annotation, so a model may send "
+                f"any value; give it one, such as `{bare}: str`",
+            )
         # Looked up now, where local names are known, and again at first use for names defined later.
         self._hints = self._resolve_hints({}, names or {})
         functools.update_wrapper(self, function, updated=())
+
+    def _bare_parameters(self) -> list[str]:
+        """The parameters that a model fills in and of whose type it is told nothing."""
+        return [
+            name
+            for name, parameter in self.signature.parameters.items()
+            if parameter.annotation is parameter.empty
+            and parameter.kind is not parameter.VAR_KEYWORD
+            and name not in INJECTED_NAMES
+            and name != "self"
+        ]
 
     @property
     def parameters(self) -> Parameters:
@@ -178,7 +204,7 @@ class Tool(Generic[P, R]):
             required = parameter.default is parameter.empty
             if parameter.kind is parameter.VAR_KEYWORD:
                 rest, rest_name = Shape(hint), name
-            elif name in INJECTED_NAMES:
+            elif name in self.injected_names:
                 injected[name] = required
             else:
                 default = MISSING if required else parameter.default
@@ -206,7 +232,9 @@ class Tool(Generic[P, R]):
         values = convert_arguments(self.name, parameters.object_kind, arguments)
         for name, required in parameters.injected.items():
             if name in inject:
-                values[name] = _read_only(inject[name])
+                # A pool is only read by tools; the agent decides what is kept.
+                value = inject[name]
+                values[name] = value.view() if isinstance(value, ContextPool) else value
             elif required:
                 raise InvalidArguments(self.name, f"cannot be made: there is no `{name}` here to give to it")
         bound = inspect.BoundArguments(self.signature, {})
@@ -276,6 +304,7 @@ def tool(
     instructions: str | None = None,
     timeout: float | None = None,
     output_limit: int | None = None,
+    result_tokens: int | None = None,
     is_model_call: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -334,12 +363,8 @@ def _check_tool_name(function: Any, name: str | None) -> str:
     return found
 
 
-def _warn_of_no_description(name: str, function: Callable[..., Any]) -> None:
+def _warn_at(function: Callable[..., Any], message: str) -> None:
     """A warning at the function itself, wherever it became a tool."""
-    message = (
-        f"tool {name!r} has no description, so a model sees only its name; "
-        f"give the function a docstring, or the tool a `description`"
-    )
     code = getattr(unwrap_function(function), "__code__", None)
     if code is None:
         warnings.warn(message, stacklevel=3)
@@ -347,8 +372,3 @@ def _warn_of_no_description(name: str, function: Callable[..., Any]) -> None:
     # With the registry of the module the warning is shown once, as any other.
     registry = unwrap_function(function).__globals__.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, UserWarning, code.co_filename, code.co_firstlineno, registry=registry)
-
-
-def _read_only(value: Any) -> Any:
-    """A pool is only read by tools; the agent decides what is kept."""
-    return value.view() if isinstance(value, ContextPool) else value

@@ -23,6 +23,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import ImageContent
 from autonomy_ctx.messages.summary import visible_fields
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import EndReason
@@ -31,12 +32,17 @@ from autonomy_ctx.testing import ScriptedModel
 
 WHERE: Any = {"scope": "ana", "conversation": "trip"}
 MAX_ROW_BYTES = 2048
+PICTURE = ImageContent.from_bytes(b"a picture")
 _GONE = {EndReason.DELETION, EndReason.NOT_RECORDED}
 
 
 @tool
-def look_up(order: str = "") -> str:
+def look_up(order: str = "") -> Any:
     """Look up an order."""
+    if order == "picture":
+        return [PICTURE, "a picture"]
+    if order == "large":
+        return "\n".join(f"{number}: order was sent on day {number}" for number in range(60))
     return f"order {order} was sent"
 
 
@@ -81,7 +87,7 @@ class Talk:
     ) -> None:
         self.url, self.sections, self.texts, self.options = url, sections, texts, options
         self.sent: list[SentRequest] = []
-        self.steps, self.fails = 0, False
+        self.steps, self.fails, self.order = 0, False, ""
         # Replies that come first: functions of what is asked, or errors.
         self.replies: list[Any] = []
         self._stack = AsyncExitStack()
@@ -121,14 +127,14 @@ class Talk:
             return reply(asked)
         if self.steps:
             self.steps -= 1
-            return calls(call("look_up", order=str(self.steps)))
+            return calls(call("look_up", order=self.order or str(self.steps)))
         if self.fails:
             raise RuntimeError("the model is away")
         return "Yes."
 
-    async def turn(self, text: str, steps: int = 0) -> None:
+    async def turn(self, text: str, steps: int = 0, order: str = "") -> None:
         """One turn, with all its requests."""
-        self.steps = steps
+        self.steps, self.order = steps, order
         reply = await self.agent.send(text, **WHERE)
         # As `explain` reads them, but the record of the turn once for all its steps.
         key, memory = Key("shop", WHERE["scope"], WHERE["conversation"]), self.agent.memory
@@ -170,6 +176,10 @@ HISTORIES: dict[str, Callable[[], Any]] = {
     "summary": lambda: SummarizedHistorySection(None, floor=3, ceiling=6),
     "cost": lambda: SummarizedHistorySection(None, floor=3, ceiling=6, swap="cost"),
     "hard": lambda: SummarizedHistorySection(None, floor=3, ceiling=6, hard_limit=8, hard_limit_tokens=300),
+    "cleared": lambda: ConversationHistorySection(clear_results_after=2, clear_images_after=1),
+    "cleared summary": lambda: SummarizedHistorySection(
+        None, floor=6, ceiling=12, clear_results_after=2, clear_images_after=1
+    ),
     "budget": ConversationHistorySection,
     "cache": ConversationHistorySection,
 }
@@ -180,7 +190,7 @@ ACTIONS = st.lists(
             *["turn", "loop", "clock", "process"] * 2,
             *["notes", "nothing", "found", "fails", "restart", "rule", "away", "other"],
             *["delete", "undo", "pin", "unpin", "fact", "no fact", "profile", "no profile", "quoted gone"],
-            *["mail", "fork"],
+            *["mail", "fork", "large", "large", "picture", "picture"],
         ]
     ),
     min_size=4,
@@ -191,8 +201,11 @@ _LEGAL: dict[str, set[EndReason]] = {
     "plain": set(),
     "cache": set(),
     "last": {EndReason.HISTORY_SECTION},
+    "cleared": {EndReason.OLD_RESULTS},
+    "cleared summary": {*_SUMMARY_ENDS, EndReason.OLD_RESULTS},
     "summary": _SUMMARY_ENDS,
     "cost": _SUMMARY_ENDS,
+    # A fact beside the summary leaves less room for the messages, so some are cut to other sizes.
     "hard": _SUMMARY_ENDS | {EndReason.HISTORY_SECTION, EndReason.EDIT},
     "budget": {EndReason.BUDGET},
 }
@@ -209,6 +222,8 @@ async def run_actions(url: str, actions: Sequence[str], kind: str) -> list[SentR
     options: dict[str, Any] = {"max_tokens": 900} if kind == "budget" else {}
     if kind == "cache":
         options["arrange"] = "cache"
+    # Some results are above it.
+    options["limits"] = {"tool_result_tokens": 400}
     texts = Texts()
     async with Talk(url, sections, texts, **options) as talk, Talk(url, sections, texts, **options) as other:
         other.sent = talk.sent
@@ -219,9 +234,10 @@ async def run_actions(url: str, actions: Sequence[str], kind: str) -> list[SentR
         await talk.turn("begin")
         for number, action in enumerate([*actions, "turn"]):
             legal |= await _act(talk, other, action, number)
-            if action in ("turn", "loop", "process"):
+            if action in ("turn", "loop", "process", "large", "picture"):
                 await _compare_with_a_restart(talk, kind)
-        assert {reason for reason in talk.ends() if reason} <= legal
+        ends = {reason for reason in talk.ends() if reason}
+        assert ends <= legal, f"ended with {sorted(ends - legal)}, and may with {sorted(legal)}"
         for record in await talk.agent.memory.store.read_records(Key("shop", "ana", "trip"), EPOCH_KIND):
             assert len(record.body) <= MAX_ROW_BYTES
         return talk.sent
@@ -235,6 +251,8 @@ async def _act(talk: Talk, other: Talk, action: str, number: int) -> set[EndReas
             await talk.turn(f"turn {number}: my secret harbour")
         case "loop":
             await talk.turn(f"turn {number}", steps=3)
+        case "large" | "picture":
+            await talk.turn(f"turn {number}", steps=1, order=action)
         case "process":
             await other.turn(f"turn {number}, elsewhere")
         case "away":

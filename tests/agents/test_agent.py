@@ -547,7 +547,7 @@ async def send_with_result(memory: Memory, text: str, **options: Any) -> tuple[A
 
 async def test_64_kb_of_a_long_result_are_shown_and_all_of_it_is_kept(memory: Memory) -> None:
     whole = lines(90_000)
-    agent, model = await send_with_result(memory, whole)
+    agent, model = await send_with_result(memory, whole, limits={"tool_result_tokens": None})
     shown = model.calls[-1].messages[-1]["content"]
     assert len(shown.encode()) <= 64_000
     assert shown.startswith(whole[:40_000])

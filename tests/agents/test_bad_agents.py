@@ -81,7 +81,7 @@ def test_a_wrong_option_is_met_when_the_agent_is_made(
         ({"model": Silent()}, "has a model of type Silent without complete_chat()"),
         ({"tools": [5]}, "tool `int` is not a function"),
         ({"limits": {"stepz": 1}}, "limits has unknown names stepz"),
-        ({"context_summary": {"florr": 1}}, "context_summary does not know florr"),
+        ({"context_summary": {"florr": 1}}, "context_summary does not know florr (did you mean 'floor'?)"),
         ({"enable_filesystem": True, "filesystem_visibility": "user"}, "visibility is 'user'"),
         ({"subagents": {"deeper": {"tools": [5]}}}, "has a sub-agent 'deeper' that cannot be made"),
     ],

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autonomy_ctx import Agent, Memory
+from autonomy_ctx import (
+    AdditionalContextSection,
+    Agent,
+    ContextTemplate,
+    ConversationHistorySection,
+    Memory,
+    Message,
+    SystemInstructionsSection,
+)
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.testing import StoppedClock
 from autonomy_ctx.testing.providers import ProviderRequest, ProviderServer
@@ -224,3 +233,58 @@ async def test_what_the_user_decides_of_the_life_wins(clock: StoppedClock) -> No
             await agent.settled()
             clock.advance(1200)
     assert "'ttl'" not in str([one.body for one in server.requests])
+
+
+@pytest.mark.parametrize("change", ["delete", "undo"])
+async def test_a_deletion_keeps_the_name_and_reads_the_instructions(change: str) -> None:
+    server = ProviderServer()
+    model = Model(GPT, client=server.client(), api_key="k")
+    where: dict[str, Any] = {"scope": "ana", "conversation": "trip"}
+    async with Memory() as memory, Agent("guide", RULES, model=model, memory=memory) as agent:
+        await agent.send("One?", **where)
+        if change == "undo":
+            await agent.drop_last_turn(**where)
+        else:
+            [asked, _] = (await memory.for_agent("guide").read(**where)).entries
+            await agent.delete_message(asked.message.id, **where)
+        await agent.send("Two?", **where)
+    first, second = server.requests
+    assert first.body["prompt_cache_key"] == second.body["prompt_cache_key"]
+    assert second.use.cached >= 1024
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
+async def test_gpt_reads_what_a_section_has_said_behind_the_user_message(provider: str) -> None:
+    """OpenAI sets no mark at an instruction."""
+    server, spoken = ProviderServer(), ["It is 9:00."]
+    model = Model(GPT, provider=provider, client=server.client(), api_key="k")
+    now = AdditionalContextSection("now", provider_fn=lambda *_: [Message("system", spoken[-1])])
+    template = ContextTemplate(
+        [SystemInstructionsSection(RULES), now, ConversationHistorySection()], arrange="cache"
+    )
+    async with (
+        Memory() as memory,
+        Agent("guide", model=model, memory=memory, context_template=template) as agent,
+    ):
+        for hour in range(10, 13):
+            await agent.send("Now?", scope="ana", conversation="trip")
+            spoken.append(f"It is {hour}:00. " + "Really. " * 200)
+    for before, after in pairwise(server.requests):
+        assert after.use.cached == before.use.total
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "mark"),
+    [
+        ("meta.llama4-scout-17b-instruct-v1:0", {}, None),
+        ("meta.llama4-scout-17b-instruct-v1:0", {"cache": True}, {"type": "default"}),
+        ("nova-lite", {"long_cache": True}, {"type": "default"}),
+    ],
+)
+async def test_bedrock_gets_no_marks_that_a_model_refuses(
+    name: str, options: dict[str, Any], mark: dict[str, str] | None
+) -> None:
+    server = ProviderServer()
+    [request] = await send(server, Model(name, client=server.client(), api_key="k", **options), "One?")
+    assert (f"'cachePoint': {mark}" in str(request.body)) == (mark is not None)
+    assert "ttl" not in str(request.body)

@@ -144,7 +144,8 @@ async def test_the_item_tool_is_sent_with_a_queue_or_a_pool_alone(memory: Memory
         agent = made(memory, model, find_things, **given)
         for one in (agent, agent.branch(), Agent.from_dict(agent.to_dict(), model=model, memory=memory)):
             await one.send("look", conversation="first")
-            assert sent(model) == ["find_things", *TIME, *(["read_context_item"] if there else [])]
+            items = ["read_context_item"] if there else []
+            assert sent(model) == ["find_things", *TIME, *items, "read_result"]
             assert ("read_context_item" in framework(model)) is there
             assert ("read_context_item" in [tool.name for tool in one.tools]) is there
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,7 +16,8 @@ from autonomy_ctx.agents.cost_limit import COST_CONVERSATION, COST_KIND, ModelRe
 from autonomy_ctx.agents.options import AgentHook
 from autonomy_ctx.errors import HookError, StoreFull, UnknownPrice
 from autonomy_ctx.formats.base import ModelReply, Usage
-from autonomy_ctx.memory.store import Key, Store, make_key
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.messages.message import TextContent, ToolCall
 from autonomy_ctx.testing import ScriptedModel
 from autonomy_ctx.tokens import MODELS, ModelInfo, Price
@@ -253,7 +254,7 @@ class FullForCosts:
 async def test_a_reply_whose_cost_cannot_be_stored_is_still_given(
     memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full = Memory(store=FullForCosts(memory.store))
+    full = Memory(store=cast(Store, FullForCosts(memory.store)))
     agent = Agent("helper", model=PricedModel(), memory=full, hooks=[CostLimit(per_scope=1)])
     assert (await agent.send("hello")).text
     assert len(await stored(agent.memory)) == 2

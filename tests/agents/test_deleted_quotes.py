@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 import pytest
 from agents.kit import stored
+from stores.facts import make_change
 
 from autonomy_ctx import (
     ContextTemplate,
@@ -33,7 +34,6 @@ from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.events import DirectMessage
 from autonomy_ctx.sections import ContributingSection, Contribution, MessageRef
 from autonomy_ctx.testing import HeldModel, ScriptedModel
-from autonomy_ctx.testing.facts_contract import make_change
 
 # Not in the source of any module, so that whoever has it has it from a conversation.
 SECRET = f"quillon{uuid4().hex}"

@@ -129,6 +129,79 @@ async def test_a_turn_of_a_hundred_steps_ends_epochs_only_at_limits(tmp_path: Pa
 
 
 @pytest.mark.anyio
+async def test_a_question_that_stood_before_the_window_stays_there_in_later_turns(tmp_path: Path) -> None:
+    def fail(asked: Any) -> str:
+        raise RuntimeError("the summary model is away")
+
+    made: list[SummarizedHistorySection] = []
+
+    def sections(texts: Texts) -> list[Any]:
+        # No summary is written, so only the hard limit ends epochs.
+        made.append(SummarizedHistorySection(ScriptedModel([fail]), floor=3, ceiling=10))
+        return [texts.rule, made[-1]]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        await talk.turn("begin")
+        await talk.turn("a long one", steps=9)
+        # The digest covers the question, which stands before the calls that are left.
+        assert talk.ends()[-1] is EndReason.HARD_LIMIT
+        question = talk.sent[-1].context.messages[2]
+        assert question.text == "a long one"
+        await talk.agent.pin(question.id, **WHERE)
+        await talk.turn("next")
+        await made[-1].settled()
+        await talk.open()
+        await talk.turn("in another process")
+        check_requests(talk.sent)
+        assert talk.ends()[-2:] == [None, None]
+        last = talk.sent[-1].context
+    assert last.messages[2] == question
+    assert "Pinned message" not in talk.sent[-1].shown, "it is shown once"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("after", ["go on", "restart", "other process"])
+@pytest.mark.parametrize(("size", "has_room"), [(1_000, True), (200, False)])
+async def test_facts_of_a_digest_that_are_stored_after_it_was_shown_are_appended(
+    tmp_path: Path, after: str, size: int, has_room: bool
+) -> None:
+    def fail(asked: Any) -> str:
+        raise RuntimeError("the summary model is away")
+
+    def sections(texts: Texts) -> list[Any]:
+        made = SummarizedHistorySection(ScriptedModel([fail]), floor=3, ceiling=10, size=size)
+        return [texts.rule, made]
+
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with Talk(url, sections, Texts()) as talk, Talk(url, sections, Texts()) as other:
+        other.sent = talk.sent
+        await talk.turn(" ".join(f"Never book anything above {number} EUR." for number in range(11, 19)))
+        await talk.turn("a long one", steps=9)
+        digested = talk.sent[-1]
+        assert talk.ends()[-1] is EndReason.HARD_LIMIT
+        assert "[What holds now" not in digested.shown
+        # The digest is stored with the facts of its messages.
+        await talk.agent.settled()
+        stored = await talk.agent.facts(**WHERE)
+        if after == "restart":
+            await talk.open()
+        await (other if after == "other process" else talk).turn("next")
+        await talk.turn("and on")
+        check_requests(talk.sent)
+    assert len(stored) == 8
+    appended = [f"[What holds now, too]\n{fact.id} rule: {fact.text}" for fact in stored]
+    if has_room:
+        assert talk.ends()[-2:] == [None, None]
+        assert [message.text for message in talk.sent[-2].context.messages[-8:]] == appended
+        assert talk.sent[-1].shown.count("[What holds now") == 8
+    else:
+        # They are shown anew, as far as they have room. Another process names the digest as the reason.
+        assert talk.ends()[-2] is (EndReason.EDIT if after == "go on" else EndReason.HARD_LIMIT)
+        assert talk.ends()[-1] is None
+        assert talk.sent[-1].shown.count("[What holds now]") == 1
+
+
+@pytest.mark.anyio
 async def test_a_section_that_keeps_the_latest_ends_each_turn(tmp_path: Path) -> None:
     texts = Texts()
     texts.clock.keep = "latest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
@@ -26,11 +26,10 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.errors import StoreUnavailable, TurnLost, UnknownTurn
+from autonomy_ctx.errors import TurnLost, UnknownTurn
 from autonomy_ctx.formats.outgoing import model_dict
-from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.inspection import list_turns
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.stores import Store
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
@@ -146,6 +145,8 @@ async def test_a_failed_turn_is_explained_too(memory: Memory) -> None:
         await agent.send("hi")
     assert_same(await agent.explain(), model.calls[1].messages)
     assert_same(await agent.explain(step=1), model.calls[0].messages)
+    [turn] = await list_turns(memory.for_agent("helper"), "default", "default")
+    assert turn.has_failed
 
 
 async def test_only_so_many_turns_are_kept(memory: Memory) -> None:
@@ -292,31 +293,6 @@ async def test_where_there_is_no_room_for_a_record_the_answer_is_kept(tmp_path: 
     await store.close()
 
 
-class ForgetfulStore:
-    """Stores no records, as a store of somebody else whose server is gone just then."""
-
-    def __init__(self) -> None:
-        self._store = InProcessStore()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "append_with_records":
-            raise AttributeError("messages and records are stored one after the other")
-        return getattr(self._store, name)
-
-    async def put_records(self, *given: Any, **options: Any) -> list[int]:
-        raise StoreUnavailable(path="own", problem="it is gone; nothing was stored", advice="try again")
-
-
-async def test_an_answer_that_is_stored_is_returned_although_its_record_is_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    memory = Memory(store=cast(Store, ForgetfulStore()))
-    async with Agent("a", model=ScriptedModel("here"), memory=memory) as agent:
-        assert (await agent.send("where?", scope="ana")).text == "here"
-        assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
-    assert "without the records" in caplog.text
-
-
 async def test_a_turn_that_was_lost_leaves_no_record(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
 
@@ -333,3 +309,9 @@ async def test_a_turn_that_was_lost_leaves_no_record(tmp_path: Path) -> None:
             with pytest.raises(UnknownTurn):
                 await agent.explain(scope="ana")
             assert len(await agent.history(scope="ana")) == 1
+
+
+async def test_before_the_first_message_explain_says_what_to_do(memory: Memory) -> None:
+    agent = Agent("helper", instructions="Help.", model=ScriptedModel("Yes."), memory=memory)
+    with pytest.raises(UnknownTurn, match="there are no messages yet; send the agent a message first"):
+        await agent.explain(scope="ana", conversation="trip")

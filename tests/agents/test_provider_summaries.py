@@ -15,6 +15,7 @@ from agents.epoch_talk import TextSection
 from autonomy_ctx import (
     Agent,
     ContextTemplate,
+    CostLimit,
     Memory,
     Model,
     SummarizedHistorySection,
@@ -161,6 +162,22 @@ async def test_both_copies_are_kept_and_cover_the_same_messages() -> None:
     assert request.body["messages"][-1]["role"] == "user"
 
 
+@pytest.mark.parametrize("name", [CLAUDE, GPT])
+async def test_what_the_provider_charges_for_a_summary_counts_once_and_not_in_a_fork(name: str) -> None:
+    server, limit = ProviderServer(), CostLimit(per_conversation=9)
+    async with talking(server, name) as agent:
+        agent.hooks.append(limit)
+        await say(agent, *turns(5))
+        # Summaries count with the next request. Our own are written by a model without a price.
+        await say(agent, "And then?", "And now?")
+        assert len(server.requests) > len(answered(server))
+        spent = await limit.spent(agent.memory, "default", "default")
+        assert spent == pytest.approx(sum(one.cost or 0.0 for one in server.requests))
+        fork = await agent.fork(name="fork")
+        await agent.send("In the fork?", conversation=fork)
+        assert await limit.spent(agent.memory, "default", fork) == pytest.approx(server.requests[-1].cost)
+
+
 async def test_the_request_for_a_summary_begins_as_the_requests_did() -> None:
     server = ProviderServer()
     async with talking(server) as agent:
@@ -249,7 +266,7 @@ async def test_a_failed_summary_of_the_provider_leaves_ours(name: str, failure: 
         assert history is not None
         told = {"unavailable": "ModelUnavailable"}.get(failure, failure)
         expected = "ModelUnavailable" if name == GPT else told
-        assert history.note == f"the provider wrote no summary ({expected}); ours is shown"
+        assert history.note == f"the provider wrote no summary ({expected}); our own is shown"
         server.compaction_failures.clear()
         await say(agent, *turns(4))
         assert has_block(server_request(server))
@@ -511,7 +528,7 @@ async def test_a_model_of_which_nothing_is_known_gets_our_text(caplog: pytest.Lo
     assert any(OWN in message.text for message in context.messages)
     history = context.section("conversation_history")
     assert history is not None
-    assert history.note == "no provider is known that writes summaries on demand; ours are shown"
+    assert history.note == "the provider of this model writes no summaries on demand; our own are shown"
     assert history.note in caplog.text
 
 

@@ -171,6 +171,24 @@ async def test_the_newest_thinking_that_fits_goes_back_and_not_the_older_that_wa
 
 
 @APIS
+async def test_thinking_goes_on_from_the_newest_that_was_sent_over_what_was_left_out_in_between(
+    name: str,
+) -> None:
+    server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.")
+    async with talking(server, name, note=note) as agent:
+        await agent.send("One")
+        for day in ("Tuesday", "Monday"):
+            note.text = f"It is {day}."
+            await agent.send("And?")
+        # Without the notes between the messages, only the first thinking stands behind what it was made with.
+        fork = await agent.memory.fork("default", "default")
+        for _ in range(3):
+            await agent.send("And now?", conversation=fork)
+    assert [sent_thinking(request) for request in server.requests] == [0, 1, 2, 1, 2, 3]
+    assert not server.refused
+
+
+@APIS
 async def test_a_section_that_changes_is_appended_and_all_thinking_goes_back(name: str) -> None:
     server, note = scripted([THOUGHT, said()]), NoteSection("It is Monday.")
     async with talking(server, name, note=note) as agent:

@@ -15,7 +15,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import AgentHook
 from autonomy_ctx.errors import AgentClosed, TurnLost, TurnWaitTimeout
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.store import Key, Turns
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
 KEY = Key("helper", "default", "default")
@@ -314,32 +314,6 @@ async def test_without_leases_turns_of_two_processes_interleave(memories: list[M
         for asked in held.calls:
             asked.answer("ok")
     assert users(await stored(agents[0].memory)) == ["1", "2"]
-
-
-class OldStore:
-    """A store that knows no turns."""
-
-    def __init__(self) -> None:
-        self._store = InProcessStore()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("begin_turn", "renew_turn", "leave_turn", "wait_for_turn"):
-            raise AttributeError(name)
-        return getattr(self._store, name)
-
-
-async def test_a_store_without_turns_has_the_order_of_the_process() -> None:
-    old: Any = OldStore()
-    assert not isinstance(old, Turns)
-    model = HeldModel()
-    agent = made(Memory(store=old), model)
-    async with anyio.create_task_group() as group:
-        for text in ("one", "two"):
-            group.start_soon(agent.send, text)
-            await anyio.wait_all_tasks_blocked()
-        for number in (1, 2):
-            (await model.wait_for_call(number)).answer(str(number))
-    assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
 
 
 # -- lost ------------------------------------------------------------------------------------------------

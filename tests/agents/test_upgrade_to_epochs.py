@@ -70,3 +70,17 @@ async def test_a_file_of_0_2_is_gone_on_with_and_no_request_is_refused(tmp_path:
     assert ends == [EndReason.NOT_RECORDED, *[None] * 5]
     assert [request.thinking for request in server.requests] == [0, 1, 2, 3, 4, 5]
     assert "Question 0" in [message.text for message in shown]
+
+
+async def test_with_render_a_file_of_0_2_gets_no_epoch_until_the_option_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    path.write_bytes(gzip.decompress(FILE.read_bytes()))
+    template = ContextTemplate([SystemInstructionsSection("You help."), ConversationHistorySection()])
+    ends = []
+    async with Memory(f"sqlite:///{path}") as memory:
+        for context in ("render", "render", "log", "log"):
+            made: Any = {"context_template": template, "memory": memory, "context": context}
+            async with Agent("shop", model=Model("offline"), **made) as agent:
+                await agent.send("And now?", **WHERE)
+                ends.append((await agent.explain(**WHERE)).end_reason)
+    assert ends == [None, None, EndReason.NOT_RECORDED, None]

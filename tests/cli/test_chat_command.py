@@ -84,7 +84,7 @@ def test_a_conversation_in_a_terminal(columns: int, tmp_path: Path) -> None:
         terminal.type("The ferry leaves at 9:40.\n")
         terminal.wait_for("Noted.", "tokens", "\n> ")
         terminal.type("When does the ferry leave?\n")
-        terminal.wait_for("- User: The ferry leaves at 9:40.", "tokens · ", "as before", "\n> ")
+        terminal.wait_for("- User: The ferry leaves at 9:40.", "tokens · ", "% shared", "\n> ")
         terminal.type("/explain\n")
         terminal.wait_for("conversation_history", "When does the ferry", "\n> ")
         terminal.type("/quit\n")
@@ -100,7 +100,7 @@ def test_ctrl_c_stops_a_turn_and_the_conversation_goes_on(folder: Path) -> None:
         terminal.type("hang\n")
         terminal.wait_for("← 61 EUR in Porto")
         terminal.type("\x03")
-        terminal.wait_for("stopped; Ctrl-C once more leaves", "\n> ")
+        terminal.wait_for("stopped; press Ctrl-C again to leave", "\n> ")
         terminal.type("hello\n")
         terminal.wait_for("You said 'hello'.", "\n> ")
         terminal.type("\x04")
@@ -119,7 +119,7 @@ def test_ctrl_c_twice_leaves(folder: Path) -> None:
         terminal.wait_for("\n> ")
         terminal.type("half a li")
         terminal.wait_for("half a li")
-        terminal.interrupt("Ctrl-C once more leaves")
+        terminal.interrupt("press Ctrl-C again to leave")
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert "Traceback" not in terminal.text
@@ -197,11 +197,11 @@ def test_turns_and_commands_as_json_lines(folder: Path) -> None:
 def test_commands_that_cannot_be(tmp_path: Path) -> None:
     ran = run_command("chat", cwd=tmp_path, text="/explain\n/pin\n/pin x\n/pin 9\n/undu\n/undo\n/facts\n")
     assert ran.stderr.splitlines() == [
-        "warning: there is no turn yet to explain",
+        "warning: there is no turn to explain yet",
         "error: there is no message to pin yet",
-        "error: /pin takes the position of a message, as /explain shows it, or nothing",
+        "error: /pin takes the position of a message or nothing; /explain shows the positions",
         "error: there is no message 9",
-        "error: /undu is no command; did you mean /undo? To send it as text, begin with //",
+        "error: /undu is not a command; did you mean /undo? To send it as text, begin with //",
         "there is no turn to undo",
         "no facts yet; they are found when a summary is written",
     ]
@@ -280,7 +280,7 @@ def test_the_only_conversation_is_gone_on_with_and_of_several_one_is_named(tmp_p
     assert run_command("chat", "trip", "-m", "chat.db", cwd=tmp_path, text="again\n").returncode == 0
     several = run_command("chat", "-m", "chat.db", cwd=tmp_path, text="hello\n")
     assert several.returncode == 2
-    assert "there are several conversations; say which" in several.stderr
+    assert "there are several conversations; choose one" in several.stderr
     assert "trip --scope ana --agent assistant" in several.stderr
 
 

@@ -67,7 +67,18 @@ def test_a_hit_is_shown_with_its_place_and_the_words_around_it(folder: Path) -> 
     assert excerpt.startswith("  …word")
     assert "the harbour" in ran.stdout
     none = run_command("search", "zebra", "-m", "trips.db", cwd=folder)
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no message shares a word with this\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no message matches these words\n")
+
+
+def test_a_hit_without_a_text_shows_its_calls(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with Memory(f"sqlite:///{tmp_path}/calls.db") as memory:
+            call = {"id": "c", "name": "weather", "arguments": '{"city": "Porto"}'}
+            await memory.append("ana", "trip", {"role": "assistant", "content": None, "tool_calls": [call]})
+
+    anyio.run(fill)
+    ran = run_command("search", "Porto", "-m", "calls.db", cwd=tmp_path)
+    assert ran.stdout.splitlines()[1] == '  → weather({"city": "Porto"})'
 
 
 # -- migrate ------------------------------------------------------------------------------------------
@@ -80,12 +91,12 @@ def test_an_old_database_is_read_only_after_it_was_migrated(tmp_path: Path) -> N
     assert refused.returncode == ExitCode.WRONG_INPUT
     assert refused.stderr == (
         f"error: old.db has schema version 10, and this program reads version {latest_version()}; run "
-        f"`autonomy-ctx migrate` on it once. Older programs cannot open it then\n"
+        f"`autonomy-ctx migrate` on it once. Older versions of autonomy_ctx cannot open it after that\n"
     )
     assert (tmp_path / "old.db").read_bytes() == before
     assert os.listdir(tmp_path) == ["old.db"]
     migrated = run_command("migrate", "-m", "old.db", cwd=tmp_path)
-    assert migrated.stdout == f"old.db had schema version 10, and has {latest_version()} now\n"
+    assert migrated.stdout == f"old.db was upgraded from schema version 10 to {latest_version()}\n"
     again = run_command("migrate", "-m", "old.db", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == {"memory": "old.db", "from": latest_version(), "to": latest_version()}
     assert run_command("conversations", "-m", "old.db", cwd=tmp_path).returncode == 0
@@ -105,11 +116,11 @@ def test_a_memory_is_copied_into_another(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-m", "gone.db"], "gone.db does not exist; there is trips.db"),
-        (["-m", "trips.db", "--scope", "ana"], "--scope goes with --to: a schema is upgraded as a whole"),
+        (["-m", "gone.db"], "gone.db does not exist; databases found: trips.db"),
+        (["-m", "trips.db", "--scope", "ana"], "--scope needs --to: a schema is upgraded as a whole"),
         (["-m", "trips.db", "--to", "trips.db"], "--to names the same memory; name another one"),
-        (["-m", "gone.db", "--to", "new.db"], "gone.db does not exist; there is trips.db"),
-        (["-m", "memory://"], "memory://... is of a kind whose schema is not known here"),
+        (["-m", "gone.db", "--to", "new.db"], "gone.db does not exist; databases found: trips.db"),
+        (["-m", "memory://"], "memory://... is neither SQLite nor PostgreSQL, and cannot be upgraded"),
     ],
 )
 def test_what_cannot_be_migrated_is_left_alone(folder: Path, arguments: list[str], sentence: str) -> None:
@@ -178,7 +189,7 @@ def test_the_agent_that_a_function_returns_is_looked_at(tmp_path: Path) -> None:
 def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
     ran = run_command("lint", "plans/plans.py:thrifty", cwd=plans)
     assert ran.returncode == 0
-    assert "no section lets every turn begin a new epoch" in ran.stdout
+    assert "no section starts a new epoch in every turn" in ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -208,9 +219,9 @@ def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
             "from autonomy_ctx import Agent\n\nasync def main():\n    async with Agent():\n        pass",
             "own.py",
             ExitCode.WRONG_INPUT,
-            "no ContextTemplate or Agent at its top level; line 4 makes an agent inside main(), which is not "
-            "called. Write `agent = Agent(...)` outside of functions, or return it from a function without "
-            "arguments and name this one: own.py:make_agent",
+            "no ContextTemplate or Agent at its top level; line 4 makes an agent inside main(), where this "
+            "command cannot reach it. Write `agent = Agent(...)` outside of functions, or return it from a "
+            "function without arguments and name that function: own.py:make_agent",
         ),
         (
             "def make_agent():\n    pass",
@@ -286,7 +297,7 @@ def test_a_model_that_is_not_in_the_table_is_shown_as_what_it_is_taken_for(tmp_p
     assert "claude-opus-5-5" in done.stdout
     wrong = run_command("models", "llama", cwd=tmp_path)
     assert wrong.returncode == ExitCode.WRONG_INPUT
-    assert "no model of the table begins with 'llama'" in wrong.stderr
+    assert "no model in the table begins with 'llama'" in wrong.stderr
 
 
 def test_the_doctor_names_models_that_are_not_in_the_table(tmp_path: Path) -> None:
@@ -303,7 +314,7 @@ def test_the_doctor_names_models_that_are_not_in_the_table(tmp_path: Path) -> No
     told = {one["name"]: one for one in json.loads(done.stdout)["findings"] if one["group"] == "models"}
     assert set(told) - {"keys"} == {"claude-opus-5-9", "table"}
     assert told["claude-opus-5-9"]["status"] == "warning"
-    assert "taken for claude-opus-5-5" in told["claude-opus-5-9"]["text"]
+    assert "the values of claude-opus-5-5 are used" in told["claude-opus-5-9"]["text"]
 
 
 def test_a_table_of_models_that_is_old_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +386,7 @@ def test_an_old_schema_is_a_warning_and_stays(tmp_path: Path) -> None:
     found = findings(tmp_path, "-m", "old.db")
     assert found["memory schema"] == (
         "warning",
-        f"version 10; `autonomy-ctx migrate` brings it to {latest_version()}",
+        f"version 10; run `autonomy-ctx migrate` to upgrade it to {latest_version()}",
     )
     assert os.listdir(tmp_path) == ["old.db"]
 

@@ -114,7 +114,7 @@ def test_the_version_is_printed(folder: Path) -> None:
         (["show", "--mesages"], "`autonomy-ctx show` has no option '--mesages' (did you mean '--messages'?)"),
         (
             ["--memory", "x", "show"],
-            "no option '--memory'; the options of a command stand behind its name",
+            "no option '--memory'; write the options of a command after its name",
         ),
         (["conversations", "--limit"], "--limit"),
         (["conversations", "--limit", "many"], "--limit"),
@@ -132,18 +132,21 @@ def test_wrong_usage_is_one_sentence_and_where_to_read_more(
     error, advice = ran.stderr.splitlines()
     assert error.startswith("error: ")
     assert sentence in error
-    assert advice.endswith("--help` tells how to use it")
+    assert advice.endswith("--help` shows its usage")
 
 
 @pytest.mark.parametrize(
     ("memory", "sentence"),
     [
-        (None, "no memory was named: give --memory FILE, or set AUTONOMY_CTX_MEMORY; there is trips.db"),
-        ("trip.db", "trip.db does not exist; there is trips.db"),
-        (".", ". is a folder, not a database; there is trips.db"),
-        ("notes.txt", "notes.txt is not a database of autonomy_ctx; there is trips.db"),
+        (
+            None,
+            "no memory was named: give --memory FILE, or set AUTONOMY_CTX_MEMORY; databases found: trips.db",
+        ),
+        ("trip.db", "trip.db does not exist; databases found: trips.db"),
+        (".", ". is a folder, not a database; databases found: trips.db"),
+        ("notes.txt", "notes.txt is not a database of autonomy_ctx; databases found: trips.db"),
         ("what?.db", "what?.db: the path of a memory must not have a question mark in it"),
-        ("sqlite:///nowhere/trips.db", "nowhere/trips.db does not exist; there is trips.db"),
+        ("sqlite:///nowhere/trips.db", "nowhere/trips.db does not exist; databases found: trips.db"),
     ],
 )
 def test_a_wrong_path_is_an_error_and_makes_nothing(folder: Path, memory: str | None, sentence: str) -> None:
@@ -184,7 +187,7 @@ async def test_more_scopes_than_can_be_looked_through_are_told() -> None:
             await find_conversation(memory, "trip")
         assert (await find_conversation(memory, None, scope="user 7")).scope == "user 7"
         await memory.delete_scope("user 7")
-        with pytest.raises(WrongInput, match="say which:\n  trip --scope 'user 0'\n"):
+        with pytest.raises(WrongInput, match="choose one:\n  trip --scope 'user 0'\n"):
             await find_conversation(memory, "trip")
 
 
@@ -224,7 +227,7 @@ def test_an_ambiguous_name_lists_what_there_is_as_it_is_typed(folder: Path) -> N
     ran = run_command("export", "lisbon", "-m", "trips.db", cwd=folder)
     assert ran.returncode == ExitCode.WRONG_INPUT
     assert ran.stderr.splitlines() == [
-        "error: there are several conversations named 'lisbon'; say which:",
+        "error: there are several conversations named 'lisbon'; choose one:",
         "  lisbon --scope ana --agent ''",
         "  lisbon --scope ana --agent planner",
         "  lisbon --scope bo --agent ''",

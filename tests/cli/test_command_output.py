@@ -103,7 +103,7 @@ def test_a_number_comes_with_its_noun() -> None:
         (CommandFailed("not all of it"), ExitCode.FAILED, "not all of it"),
         (InvalidKey("scope", "must be a string"), ExitCode.WRONG_INPUT, "invalid scope: must be a string"),
         (UnknownFact("f1"), ExitCode.WRONG_INPUT, str(UnknownFact("f1"))),
-        (StoreClosed("a.db"), ExitCode.FAILED, "memory on a.db is closed; make a new `Memory` to go on"),
+        (StoreClosed("a.db"), ExitCode.FAILED, "memory on a.db is closed; make a new `Memory` to continue"),
         (
             FileNotFoundError(2, "No such file or directory", "x"),
             ExitCode.FAILED,

@@ -26,7 +26,7 @@ PARTS = (
     "ConnectionError: weather.example is down",
     "memory keeps them all",
     "My booking code is PT-5822 now",
-    "Where to look next",
+    "Next steps",
 )
 
 
@@ -117,7 +117,7 @@ def test_the_demo_draws_in_a_narrow_terminal(tmp_path: Path) -> None:
     assert "\x1b[2K" in terminal.raw
     assert terminal.text.count(f"{TURNS // 2}/{TURNS}") >= 1
     assert "\x1b[32m" in terminal.raw
-    assert "Where to look next" in terminal.text
+    assert "Next steps" in terminal.text
 
 
 def test_the_demo_as_json(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ def test_openai_messages_go_out_and_in(folder: Path) -> None:
     assert run_command(*arguments, cwd=folder, text=exported).stdout.startswith("stored 4 messages")
     # The messages have no ids: they are known by their places and what they say.
     again = run_command(*arguments, cwd=folder, text=exported)
-    assert again.stdout == "stored 0 messages in 1 conversation; 4 messages were there already\n"
+    assert again.stdout == "stored 0 messages in 1 conversation; 4 messages were already stored\n"
     longer = json.dumps({"messages": [*messages, {"role": "user", "content": "More."}]})
     more = run_command(*arguments, cwd=folder, text=longer)
-    assert more.stdout == "stored 1 message in 1 conversation; 4 messages were there already\n"
+    assert more.stdout == "stored 1 message in 1 conversation; 4 messages were already stored\n"
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -205,11 +205,12 @@ def test_bad_lines_are_named_before_anything_is_stored(folder: Path) -> None:
     assert ran.returncode == ExitCode.WRONG_INPUT
     assert ran.stderr.splitlines() == [
         "error: bad.jsonl: 7 lines cannot be imported; nothing was stored",
-        "  line 2 is no message: `role` is 'usr'; it must be one of system, developer, user, assistant, tool",
+        "  line 2 is not a message: `role` is 'usr'; it must be one of system, developer, user, assistant, "
+        "tool",
         "  line 3 is not JSON (column 28)",
         "  line 5 is a number, not a message",
         "  line 6 is not UTF-8 text (byte 30)",
-        "  line 7 is no message: `id` must not contain a NUL character",
+        "  line 7 is not a message: `id` must not contain a NUL character",
         "  line 8 must have an `id` and a `text`",
         "  line 9 has a `scope` that is not a name",
     ]
@@ -221,7 +222,7 @@ def test_a_message_that_is_too_large_is_named_by_its_line(folder: Path) -> None:
     text = json.dumps({"role": "user", "content": "small"}) + "\n" + large + "\n"
     ran = run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder, text=text)
     assert ran.returncode == ExitCode.WRONG_INPUT
-    assert ran.stderr.startswith("error: stdin: line 2 is no message: `content` needs 20,000,0")
+    assert ran.stderr.startswith("error: stdin: line 2 is not a message: `content` needs 20,000,0")
     assert not (folder / "new.db").exists()
 
 
@@ -232,12 +233,12 @@ def test_a_message_that_is_too_large_is_named_by_its_line(folder: Path) -> None:
         (
             '{"role": "user", "content": "x"}',
             [],
-            "whose messages these are; give --scope and --conversation as well",
+            "does not name its scope and conversation; also give --scope and --conversation",
         ),
         (
             '{"role": "user", "content": "x"}',
             ["-s", "ana"],
-            "whose messages these are; give --conversation as well",
+            "does not name its scope and conversation; also give --conversation",
         ),
         (
             '{"type": "conversation", "scope": "a", "conversation": "b"}\n{"role": "user", "content": "x"}\n'
@@ -315,7 +316,7 @@ def test_an_export_writes_over_no_file_unless_forced(folder: Path) -> None:
     (folder / "all.jsonl").write_text("mine")
     ran = run_command("export", "-m", "trips.db", "-o", "all.jsonl", cwd=folder)
     assert ran.returncode == ExitCode.WRONG_INPUT
-    assert ran.stderr == "error: all.jsonl is there already; --force writes over it\n"
+    assert ran.stderr == "error: all.jsonl already exists; use --force to overwrite it\n"
     assert (folder / "all.jsonl").read_text() == "mine"
     forced = run_command("export", "-m", "trips.db", "-o", "all.jsonl", "--force", "--json", cwd=folder)
     assert json.loads(forced.stdout) == {"conversations": 3, "messages": 8, "file": "all.jsonl"}

@@ -212,7 +212,7 @@ def test_what_cannot_be_served_is_said_on_stderr_and_makes_nothing(
     without = run_command("mcp", "--memory", "missing.db", cwd=tmp_path)
     assert "--scope" in without.stderr
     port = run_command("mcp", "-m", "missing.db", "-s", "ana", "--port", "80", cwd=tmp_path)
-    assert "--host and --port go with --http" in port.stderr
+    assert "--host and --port need --http" in port.stderr
 
 
 def test_stdout_has_nothing_but_the_protocol(database: Path, anyio_backend: str) -> None:

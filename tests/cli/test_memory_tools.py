@@ -188,7 +188,7 @@ async def test_only_with_write_are_there_tools_that_change_things(memory: Memory
     }
     await tools.call("remove_fact", {"fact_id": facts[0]["id"]})
     assert len((await tools.call("list_facts", {})).data["facts"]) == 1
-    with pytest.raises(InvalidArguments, match="names no fact that holds; `list_facts` shows"):
+    with pytest.raises(InvalidArguments, match="is not the id of a current fact; `list_facts` lists"):
         await tools.call("replace_fact", {"fact_id": "F9", "text": "x"})
     for position in (0, -1, 3, 10**30):
         with pytest.raises(InvalidArguments, match="names no message; positions go from 1 to 2"):

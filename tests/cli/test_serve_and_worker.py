@@ -177,7 +177,9 @@ def test_a_token_of_the_environment_is_used_and_not_printed(folder: Path) -> Non
 
 def test_in_a_terminal_it_says_how_to_ask_and_ctrl_c_stops_it(folder: Path) -> None:
     with Terminal("serve", "main.py", "--port", "0", cwd=folder) as terminal:
-        terminal.wait_for("address  http://127.0.0.1:", "token    ", "agents   guide", "Ctrl-C stops it.")
+        terminal.wait_for(
+            "address  http://127.0.0.1:", "token    ", "agents   guide", "Ctrl-C stops the server."
+        )
         terminal.wait_for("curl http://127.0.0.1:", "/agents/guide", '"message": "Hello"')
         terminal.type("\x03")
         assert terminal.wait() == 0
@@ -197,7 +199,7 @@ def test_a_main_without_agents_is_told_so(folder: Path) -> None:
         (
             ["script.py"],
             2,
-            "main(node) or Agent at its top level; line 5 makes an agent inside main(), which",
+            "main(node) or Agent at its top level; line 5 makes an agent inside main(), where",
         ),
         (["script.py:main"], 2, "main of script.py is of type function; it must be a Node, async"),
         (["two.py"], 2, "two.py has several nodes; name one: two.py:first or second"),
@@ -205,7 +207,7 @@ def test_a_main_without_agents_is_told_so(folder: Path) -> None:
         (["main.py", "--port", "99999"], 2, "port must be"),
         (["main.py", "--idle-seconds", "0"], 2, "idle_seconds must be"),
         (["main.py", "--token", "two words"], 2, "token must be"),
-        (["main.py", "--host", "no.such.host.invalid"], 1, "no such host"),
+        (["main.py", "--host", "no.such.host.invalid"], 1, "the host is not known"),
         (["broken.py", "--port", "0"], 1, "no guide today"),
     ],
 )
@@ -271,3 +273,22 @@ def test_a_worker_makes_no_database(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "missing.db does not exist" in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# -- compact -------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_is_compacted_from_the_command_line(tmp_path: Path) -> None:
+    leave_work(tmp_path / "memory.db")
+    options = ("-m", "memory.db", "--floor", "2")
+    ran = run_command("compact", "trip", *options, "--keep", "a fact of mine", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert "messages 1 to 4 have a summary of" in ran.stdout
+    again = run_command("compact", "trip", *options, "--json", cwd=tmp_path)
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["problem"].startswith("there are no messages before the newest 2")
+    shown = run_command("show", "trip", "-m", "memory.db", "--facts", cwd=tmp_path)
+    assert "a fact of mine" in shown.stdout
+    digest = run_command("compact", "trip", *options, "--focus", "prices", cwd=tmp_path)
+    assert digest.returncode == 2
+    assert "--focus needs --model" in digest.stderr

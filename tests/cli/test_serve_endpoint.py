@@ -134,11 +134,11 @@ async def test_a_model_that_is_named_writes_the_summaries_with_its_own_key(tmp_p
     [
         ((), "give --upstream URL"),
         (("a.py", "--upstream", "https://host/v1"), "serves no agents"),
-        (("a.py", "--floor", "4", "--scope-by-key"), "--scope-by-key and --floor is for --upstream"),
+        (("a.py", "--floor", "4", "--scope-by-key"), "give --scope-by-key and --floor only with --upstream"),
         (("--upstream", "host"), "upstream must be the URL"),
         (("--upstream", "https://host/v1", "--idle-seconds", "-1"), "idle_seconds must be"),
         (("--upstream", "https://host/v1", "--host", "0.0.0.0"), "give --scope-by-key"),
-        (("--upstream", "https://host/v1", "--scope-by-key", "-s", "ana"), "leave it out"),
+        (("--upstream", "https://host/v1", "--scope-by-key", "-s", "ana"), "leave out --scope or"),
         (("--upstream", "https://host/v1", "--api-key-env", "NOT_SET"), "NOT_SET is not set"),
         (("--upstream", "http://host/v1", "--api-key-env", "PATH"), "without encryption"),
         (

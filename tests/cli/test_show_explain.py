@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from autonomy_ctx import (
     ModelReply,
     SystemInstructionsSection,
     TextContent,
+    Tool,
     Usage,
 )
 from autonomy_ctx.cli.output import ExitCode
@@ -127,9 +129,9 @@ def test_the_parts_of_a_conversation_are_shown(folder: Path) -> None:
 def test_what_is_not_there_is_said(folder: Path) -> None:
     sentences = {
         "--summary": "nothing is summarized yet",
-        "--facts": "no facts are kept",
+        "--facts": "there are no facts",
         "--pins": "no message is pinned",
-        "--turns": "no turn is recorded: agents record theirs, messages that were only stored have none",
+        "--turns": "no turn is recorded; only agents record turns",
     }
     for option, sentence in sentences.items():
         ran = run_command("show", "notes", option, "-m", "all.db", cwd=folder)
@@ -154,8 +156,8 @@ def test_messages_are_paged_and_long_ones_are_cut_until_asked_for(folder: Path) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--facts", "--pins"], "--facts and --pins do not go together; give one of them"),
-        (["--before", "3"], "--before and --after go with --messages"),
+        (["--facts", "--pins"], "--facts and --pins cannot be combined; leave out one"),
+        (["--before", "3"], "--before and --after need --messages"),
         (["--turn", "7777"], "there is no record of turn '7777'; the newest are:"),
         (["--message", "7777"], "7777"),
     ],
@@ -173,9 +175,29 @@ def test_a_turn_is_explained_section_by_section(folder: Path) -> None:
     assert "weather was left out: its provider failed: ConnectionError" in explained
     assert "of conversation_history left out" in explained
     assert "of 400 tokens" in explained
-    assert "tokens begin as in the context before" in explained
-    assert "Since the turn before" in explained
+    assert "tokens are a shared prefix with the previous context" in explained
+    assert "Changes since the previous turn" in explained
     assert "new messages" in explained
+
+
+def test_the_tools_are_a_part_of_a_turn_that_is_explained(folder: Path) -> None:
+    explained = run(folder, "explain", "-c", "trip", COLUMNS="120")
+    report = json.loads(run(folder, "explain", "-c", "trip", "--json"))
+    [tools] = report["definitions"]
+    assert tools["items"] == ["get_current_time_utc", "get_current_time"]
+    [row] = [line for line in explained.splitlines() if line.startswith("▌ tools")]
+    tokens = f"{tools['tokens']:,}"
+    assert row.split() == ["▌", "tools", tokens, "2", "tools:", "get_current_time_utc,", "get_current_time"]
+    assert report["request_tokens"] == sum(one["tokens"] for one in (*report["sections"], tools))
+    assert (
+        f"{report['request_tokens']:,}  tokens: {report['tokens']:,} of messages, {tokens} of tools"
+        in explained
+    )
+    # The last part of the bar.
+    [bar] = [line for line in explained.splitlines() if line.startswith("█")]
+    share = tools["tokens"] / report["request_tokens"]
+    shade = "█▓▒░"[len(report["sections"]) % 4]
+    assert abs(len(bar) - len(bar.rstrip(shade)) - share * len(bar)) <= 1
 
 
 def test_the_epochs_of_turns_and_the_reasons_of_their_ends_are_shown(folder: Path) -> None:
@@ -216,10 +238,47 @@ def test_usage_and_costs_are_shown(folder: Path) -> None:
     assert "of the recorded turns, by list prices" in run(folder, "show", "shop")
 
 
+def test_a_turn_is_named_by_its_number_and_an_old_one_shows_its_figures(folder: Path) -> None:
+    kept = json.loads(run(folder, "explain", "trip", "--turn", "30", "--json"))
+    assert (kept["number"], kept["position"]) == (30, 59)
+    old = json.loads(run(folder, "explain", "trip", "--turn", "5", "--json"))
+    assert (old["number"], old["position"], old["has_context"]) == (5, 9, False)
+    drawn = run_command("explain", "trip", "--turn", "5", "-m", "all.db", cwd=folder)
+    assert "Turn 5" in drawn.stdout
+    assert "Night 5 costs" in drawn.stdout
+    assert "conversation_history" in drawn.stdout
+    assert "its full context is not kept" in drawn.stderr
+    assert "explain_turns" in drawn.stderr
+    failed = run_command("explain", "trip", "5", "--messages", "-m", "all.db", cwd=folder)
+    assert failed.returncode == ExitCode.WRONG_INPUT
+    assert "its full context is not kept" in failed.stderr
+    listed = run_command("show", "trip", "--turns", "--before", "4", "-m", "all.db", cwd=folder)
+    assert [line.split()[0] for line in listed.stdout.splitlines() if "Night" in line] == ["1", "2", "3"]
+    both = run_command("explain", "trip", "5", "--turn", "6", "-m", "all.db", cwd=folder)
+    assert both.returncode == ExitCode.WRONG_INPUT
+
+
+def test_the_largest_turns_and_messages_are_named(folder: Path) -> None:
+    listed = json.loads(run(folder, "show", "trip", "--turns", "--by", "tokens", "--json"))["turns"]
+    tokens = [turn["tokens"] for turn in listed]
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) > 1
+    assert run(folder, "show", "trip", "--turns", "--by", "tokens").splitlines()[-1].split()[0].isdecimal()
+    wrong = run_command("show", "trip", "--by", "tokens", "-m", "all.db", cwd=folder)
+    assert wrong.stderr == "error: --by needs --turns\n"
+    report = json.loads(run(folder, "explain", "trip", "--json"))
+    largest = max(message["tokens"] for message in report["messages"])
+    [line] = [one for one in run(folder, "explain", "trip").splitlines() if one.strip().startswith("largest")]
+    assert f"({largest:,} tokens)" in line
+
+
 def test_a_conversation_without_turns_cannot_be_explained(folder: Path) -> None:
     ran = run_command("explain", "-c", "notes", "-m", "all.db", cwd=folder)
     assert ran.returncode == ExitCode.WRONG_INPUT
-    assert ran.stderr.startswith("error: no turn of 'notes' is recorded: agents record theirs")
+    assert ran.stderr == (
+        "error: no turn of 'notes' is recorded; only agents record turns. Send an agent a message first, "
+        "for example with `autonomy-ctx chat`\n"
+    )
 
 
 def test_several_conversations_are_listed_as_they_are_typed(folder: Path) -> None:
@@ -233,7 +292,7 @@ def test_a_turn_is_explained_by_the_name_of_its_conversation(folder: Path) -> No
     assert json.loads(run(folder, "explain", "trip", "--json")) == newest
     assert json.loads(run(folder, "explain", "trip", "57", "--json"))["position"] == 57
     shown = run_command("show", "trip", "--turns", "-m", "all.db", cwd=folder)
-    assert f"`autonomy-ctx explain trip {newest['position']}` explains the newest" in shown.stderr
+    assert f"`autonomy-ctx explain trip {newest['number']}` explains the newest" in shown.stderr
 
 
 def test_one_argument_of_explain_may_be_a_turn_of_the_only_conversation(folder: Path) -> None:
@@ -246,6 +305,11 @@ def test_one_argument_of_explain_may_be_a_turn_of_the_only_conversation(folder: 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (
+            ["guide"],
+            "'guide' is the name of an agent, not of a conversation; give one of its conversations:\n"
+            "  trip --scope ana --agent guide",
+        ),
         (["tripp"], "there is no conversation 'tripp'; did you mean:\n  trip --scope ana --agent guide"),
         (
             ["tripp", "57"],
@@ -254,7 +318,7 @@ def test_one_argument_of_explain_may_be_a_turn_of_the_only_conversation(folder: 
         (["trip", "58"], "there is no record of turn '58'; the newest are:"),
         (
             ["trip", "57", "-c", "trip"],
-            "'trip' and --conversation both name a conversation; give one of them",
+            "'trip' and --conversation both name a conversation; leave out one",
         ),
     ],
 )
@@ -284,3 +348,22 @@ def test_lines_fit_and_stored_text_is_only_text(folder: Path, columns: int, argu
     assert max(len(line) for line in terminal.raw.splitlines()) <= columns
     for sequence in ("\x1b", "\u202e"):
         assert sequence not in terminal.raw
+
+
+def test_a_long_list_of_tools_is_a_warning_of_explain_and_doctor(tmp_path: Path) -> None:
+    words = "Many words about the arguments, the results and the errors. " * 30
+    tools = [Tool(lambda: "", name=f"tool_{number}", description=words) for number in range(40)]
+
+    async def talk(name: str, **options: Any) -> None:
+        async with (
+            Memory(f"sqlite:///{tmp_path}/{name}.db") as memory,
+            Agent("guide", model=ScriptedModel("Yes."), memory=memory, tools=tools, **options) as guide,
+        ):
+            await guide.send("Hello", conversation="trip")
+
+    anyio.run(talk, "all")
+    anyio.run(partial(talk, tool_budget=2_000), "few")
+    for command in (("explain", "trip"), ("doctor",)):
+        told, silent = (run_command(*command, "-m", f"{name}.db", cwd=tmp_path) for name in ("all", "few"))
+        assert "tool_budget=8000" in " ".join(told.stdout.split())
+        assert "tool_budget" not in silent.stdout

@@ -19,8 +19,7 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     create_default_template,
 )
-from autonomy_ctx.compaction.auto_limits import choose_limits
-from autonomy_ctx.compaction.config import read_config, resolve_settings
+from autonomy_ctx.compaction.config import choose_limits, read_config, resolve_settings
 from autonomy_ctx.engine import ContextEngine
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.tokens import Price
@@ -103,8 +102,8 @@ def test_it_says_what_it_chose_and_why() -> None:
     known = resolve_settings(ContextSummaryConfig(auto=True), 400_000, reader=SizedModel(400_000, "gpt-5"))
     assert known.note == (
         "auto writes a summary of up to 1,536 tokens when the messages before the last 6 have cost as much "
-        "as it will: gpt-5 reads 400,000 tokens; a cached token costs 0.1 of an uncached one. To choose "
-        "yourself, give floor, ceiling or size"
+        "as it will: gpt-5 reads 400,000 tokens; a cached token costs 0.1 of an uncached one. To "
+        "choose yourself, give floor, ceiling or size"
     )
     tier = resolve_settings(ContextSummaryConfig(auto=True), reader=SizedModel(None, "claude-haiku-5-5")).note
     assert "above 100,000 tokens all cost 5 times as much" in (tier or "")

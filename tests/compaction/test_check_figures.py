@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.calls import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.writer import SegmentWriter, UnfitSummary
@@ -56,8 +56,8 @@ def test_there_are_enough_cases() -> None:
 @pytest.mark.parametrize("size", [256, 512, 1024, 4096])
 async def test_an_honest_record_of_a_long_stretch_is_taken_whatever_the_size(size: int) -> None:
     draft = await writer_of(HonestModel(), size).write_batch(LONG_STRETCH, [], TokenCounter())
-    assert draft.text.startswith("Facts and identifiers: ")
-    assert draft.tokens <= size // 4
+    assert draft.segment.text.startswith("Facts and identifiers: ")
+    assert draft.segment.tokens <= size // 4
 
 
 async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record() -> None:

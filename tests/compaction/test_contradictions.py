@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import ModelReply, TextContent
-from autonomy_ctx.compaction.checks import RULE_TURNED, Verdict, check_summary
-from autonomy_ctx.compaction.contradictions import find_denied
+from autonomy_ctx.compaction.checks import RULE_TURNED, Verdict, check_summary, find_denied
 from autonomy_ctx.language.tables import load_language
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 
 from hypothesis import given
@@ -87,6 +88,24 @@ def test_short_messages_are_summarized_after_more_of_them() -> None:
     assert not model.is_due(talk(first_due(model)), 0, lambda message: TOKENS // 2)
 
 
+def _size_in(known: Mapping[int, int], message: Message) -> int:
+    return known.get(id(message), 40)
+
+
+def test_messages_that_are_shown_in_part_to_the_writer_are_summarized_sooner() -> None:
+    """The results of a turn have 12,000 tokens: in one, the last, which is carried least; or in four."""
+    model, found = costs(shares_prefix=False), list[int]()
+    for sizes in ((0, 0, 0, 12_000), (3_000, 3_000, 3_000, 3_000)):
+        for turns in range(1, 100):
+            entries = talk(turns, calls=4)
+            tools = [entry.message for entry in entries if entry.message.role is ChatRole.TOOL]
+            size_of = {id(message): sizes[at % 4] for at, message in enumerate(tools)}
+            if model.is_due(entries, 0, partial(_size_in, size_of)):
+                found.append(turns)
+                break
+    assert found[0] < found[1]
+
+
 def test_the_floor_is_never_summarized() -> None:
     assert not costs().is_due(talk(3), 0, lambda message: 100_000)
 
@@ -135,6 +154,12 @@ def test_pauses_within_the_longer_life_call_for_it() -> None:
     assert model.prefers_long_life(talk(20, gap=900), 0, count) is True
     assert model.prefers_long_life(talk(20, gap=7200), 0, count) is False
     assert costs(cache=CacheRule()).prefers_long_life(talk(20, gap=900), 0, count) is None
+
+
+def test_the_first_pause_calls_for_the_longer_life_before_a_prefix_is_long_enough_for_the_cache() -> None:
+    entries = talk(2, gap=900)
+    assert costs().cache.min_tokens > TOKENS + 200
+    assert costs(other_tokens=200).prefers_long_life(entries, 0, count) is True
 
 
 def test_a_single_pause_does_not_pay_for_the_longer_life() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autonomy_ctx.compaction.ended_facts import mark_segments
+from autonomy_ctx.compaction.facts import mark_segments
 from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.messages.fact import EndedText
 from autonomy_ctx.messages.tokens import TokenCounter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from summary_models import NOON
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.compaction.calls import CachedRequest
 from autonomy_ctx.compaction.facts import MAX_LISTED_CHARACTERS, MIN_LISTED_TOKENS, listed_facts
 from autonomy_ctx.compaction.prompt import cached_batch_prompt
 from autonomy_ctx.messages.fact import CUT_MARK, Fact, FactKind, fact_line

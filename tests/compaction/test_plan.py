@@ -11,7 +11,7 @@ from strategies import histories, may_cut, some
 from summary_models import calls, results, users
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.compaction.calls import CachedRequest
 from autonomy_ctx.compaction.plan import (
     Limits,
     bounded_start,

@@ -27,7 +27,7 @@ from summary_models import (
 )
 
 from autonomy_ctx import Memory, Message, SummarizedHistorySection
-from autonomy_ctx.compaction.breaker import CircuitBreaker, retry_delay
+from autonomy_ctx.compaction.calls import CircuitBreaker, retry_delay
 from autonomy_ctx.testing import StoppedClock
 from autonomy_ctx.tokens import TokenCounter
 

@@ -11,7 +11,7 @@ import pytest
 from summary_models import NOON, ScriptedModel
 
 from autonomy_ctx import Message
-from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.calls import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.reply_text import ALSO_NAMED
@@ -38,12 +38,12 @@ async def test_key_identifiers_that_a_record_lacks_are_named_in_its_last_line() 
     model = ScriptedModel("9f8e7d6c goes to prod-eu-3, never to prod-us-1. The image was missing.")
     writer, metrics = writer_of(model)
     draft = await writer.write_batch(TALK, [], COUNTER)
-    assert draft.text.endswith(f"\n{ALSO_NAMED}ana@example.org, 55210")
-    assert draft.coverage == 1.0
+    assert draft.segment.text.endswith(f"\n{ALSO_NAMED}ana@example.org, 55210")
+    assert draft.segment.coverage == 1.0
     assert metrics.dump()["summaries_repaired"] == 0
 
 
-async def test_a_reply_beside_many_facts_is_judged_in_a_thread() -> None:
+async def test_a_reply_is_judged_in_a_thread() -> None:
     record = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
     threads: set[int] = set()
 
@@ -57,12 +57,12 @@ async def test_a_reply_beside_many_facts_is_judged_in_a_thread() -> None:
         Fact(id=f"F{at}", kind="value", text=f"room {at} costs {at} euros", position=1, created_at=NOON)
         for at in range(1, 200)
     ]
-    for standing, is_inside in (([], True), (facts, False)):
-        threads.clear()
+    for standing in ([], facts):
         writer, _ = writer_of(ScriptedModel(record))
         draft = await writer.write_batch(TALK[:2], [], TokenCounter(Watched()), standing=standing)
-        assert draft.text == record
-        assert (threads == {get_ident()}) is is_inside
+        assert draft.segment.text == record
+    assert threads
+    assert get_ident() not in threads
 
 
 async def test_a_record_is_asked_for_a_little_shorter_than_it_may_be() -> None:
@@ -79,7 +79,7 @@ async def test_a_few_tokens_too_many_cost_no_second_call() -> None:
     model = ScriptedModel(" ".join(words))
     writer, metrics = writer_of(model, size=256)
     draft = await writer.write_batch(TALK * 10, [], COUNTER)
-    assert 64 < draft.tokens <= 68
+    assert 64 < draft.segment.tokens <= 68
     assert (len(model.calls), metrics.dump()["summaries_repaired"]) == (1, 0)
 
 
@@ -90,7 +90,7 @@ PLAIN = "The image was missing and is built again."
 async def test_one_repair_may_save_a_reply_and_a_second_broken_one_may_not() -> None:
     loop = "The user asked for help. " * 12
     writer, metrics = writer_of(ScriptedModel([loop, GOOD]))
-    assert (await writer.write_batch(TALK, [], COUNTER)).text == GOOD
+    assert (await writer.write_batch(TALK, [], COUNTER)).segment.text == GOOD
     assert (metrics.dump()["summaries_repaired"], metrics.dump()["summaries_doubtful"]) == (1, 0)
     writer, _ = writer_of(ScriptedModel([loop, "I'm sorry, but I can't help with that."]))
     with pytest.raises(UnfitSummary, match="loop") as refused:
@@ -102,7 +102,8 @@ async def test_a_plain_reply_is_asked_for_once_more_and_then_kept_as_doubtful() 
     model = ScriptedModel(PLAIN)
     writer, metrics = writer_of(model)
     draft = await writer.write_batch(TALK, [], COUNTER)
-    assert draft.text == f"{PLAIN}\n{ALSO_NAMED}9f8e7d6c, prod-eu-3, prod-us-1, ana@example.org, 55210"
+    names = "9f8e7d6c, prod-eu-3, prod-us-1, ana@example.org, 55210"
+    assert draft.segment.text == f"{PLAIN}\n{ALSO_NAMED}{names}"
     assert draft.is_doubtful
     assert len(model.calls) == 2
     assert metrics.dump()["summaries_doubtful"] == 1
@@ -113,16 +114,16 @@ async def test_a_plain_reply_is_asked_for_once_more_and_then_kept_as_doubtful() 
 
 async def test_a_poor_reply_is_kept_where_its_repair_is_broken() -> None:
     writer, _ = writer_of(ScriptedModel([PLAIN, ""]))
-    assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(PLAIN)
+    assert (await writer.write_batch(TALK, [], COUNTER)).segment.text.startswith(PLAIN)
 
 
 async def test_a_reply_that_is_too_long_twice_is_cut_at_a_sentence_and_marked() -> None:
     long = " ".join(f"Step {number} of the rollout to prod-eu-3 was done." for number in range(40))
     writer, _ = writer_of(ScriptedModel(long), size=512)
     draft = await writer.write_batch(TALK * 4, [], COUNTER)
-    assert re.search(r"was done\. \[shortened\](\nAlso named: |$)", draft.text)
+    assert re.search(r"was done\. \[shortened\](\nAlso named: |$)", draft.segment.text)
     assert draft.is_doubtful
-    assert draft.tokens <= 128
+    assert draft.segment.tokens <= 128
 
 
 @pytest.mark.parametrize(
@@ -141,9 +142,9 @@ async def test_what_stands_below_facts_is_read_or_part_of_the_record(
 ) -> None:
     writer, metrics = writer_of(ScriptedModel(reply))
     draft = await writer.write_batch(TALK, [], COUNTER)
-    assert draft.text == record
-    assert (None if draft.fact_lines is None else [line.text for line in draft.fact_lines]) == facts
-    assert draft.has_unread_facts is ("<think>" not in reply and facts is None)
+    assert draft.segment.text == record
+    assert (None if draft.facts.lines is None else [line.text for line in draft.facts.lines]) == facts
+    assert draft.facts.is_unread is ("<think>" not in reply and facts is None)
     assert metrics.dump()["summaries_repaired"] == 0
 
 
@@ -153,14 +154,14 @@ async def test_instructions_may_ask_for_another_language() -> None:
     with pytest.raises(UnfitSummary, match="other script"):
         await writer.write_batch(TALK, [], COUNTER)
     writer, _ = writer_of(ScriptedModel(chinese), instructions="Write in Chinese.")
-    assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(chinese)
+    assert (await writer.write_batch(TALK, [], COUNTER)).segment.text.startswith(chinese)
     writer, _ = writer_of(ScriptedModel(chinese), schema="coding")
     with pytest.raises(UnfitSummary, match="other script"):
         await writer.write_batch(TALK, [], COUNTER)
     writer, _ = writer_of(
         ScriptedModel(chinese), schema=SummarySchema("own", [SchemaSection("记录", "all", 1.0)])
     )
-    assert chinese in (await writer.write_batch(TALK, [], COUNTER)).text
+    assert chinese in (await writer.write_batch(TALK, [], COUNTER)).segment.text
 
 
 async def test_a_record_denies_no_fact_unless_the_reply_changes_it() -> None:
@@ -170,16 +171,16 @@ async def test_a_record_denies_no_fact_unless_the_reply_changes_it() -> None:
     with pytest.raises(UnfitSummary, match="rule turned into its opposite"):
         await writer.write_batch(TALK, [], COUNTER, None, [fact])
     value = replace(fact, kind="value")
-    assert "Restart" not in (await writer.write_batch(TALK, [], COUNTER, None, [value])).text
+    assert "Restart" not in (await writer.write_batch(TALK, [], COUNTER, None, [value])).segment.text
     writer, _ = writer_of(ScriptedModel(f"{text}\nFACTS\nx F1"))
-    assert "Restart" in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).text
+    assert "Restart" in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).segment.text
 
 
 async def test_what_earlier_segments_name_is_known() -> None:
     text = "9f8e7d6c goes to prod-eu-3, never to prod-us-1; 55210 failed, as TK-90001 foretold. Ana waits."
     writer, _ = writer_of(ScriptedModel(text))
-    assert "TK-90001" not in (await writer.write_batch(TALK, [], COUNTER)).text
-    assert "TK-90001" in (await writer.write_batch(TALK, ["TK-90001 was opened."], COUNTER)).text
+    assert "TK-90001" not in (await writer.write_batch(TALK, [], COUNTER)).segment.text
+    assert "TK-90001" in (await writer.write_batch(TALK, ["TK-90001 was opened."], COUNTER)).segment.text
 
 
 def segment_of(text: str, first: int) -> StoredSegment:

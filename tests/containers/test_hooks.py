@@ -258,7 +258,7 @@ async def test_a_hook_that_fails_inside_a_hook_names_both() -> None:
         await fire([outer], Event.AFTER, done=True)
     assert str(caught.value) == (
         "hook `outer` (after) failed: HookError: hook `guard` (before) failed: ValueError: no; "
-        "nothing was changed; the change before it was made and stays"
+        "nothing was changed; the change was made before, and stays"
     )
     assert isinstance(caught.value, HookError)
     assert caught.value.done is True

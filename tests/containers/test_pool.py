@@ -67,7 +67,7 @@ async def test_an_id_that_is_not_there_is_a_key_error_that_reads_well() -> None:
     with pytest.raises(KeyError) as caught:
         pool.get("z")
     assert isinstance(caught.value, UnknownItem)
-    assert str(caught.value) == "no item with the id 'z'; `catalogue()` lists the ids there are"
+    assert str(caught.value) == "no item with the id 'z'; `catalogue()` lists the ids"
     with pytest.raises(KeyError, match="no item with the id 'z'"):
         await pool.remove("z")
 
@@ -316,7 +316,7 @@ async def test_a_failing_hook_says_whether_the_change_stands(event: ContextPoolH
     pool = await filled("ab", 2, hooks=[fails])
     changes = {"add": lambda: pool.add(item("c")), "remove": lambda: pool.remove("a"), "clear": pool.clear}
     done = event.value.startswith("after")
-    outcome = "the change before it was made and stays" if done else "nothing was changed"
+    outcome = "the change was made before, and stays" if done else "nothing was changed"
     with pytest.raises(
         HookError, match=rf"hook `fails` \({event.value}\) failed: ValueError: no; {outcome}$"
     ):

@@ -221,7 +221,7 @@ async def test_a_failing_hook_before_keeps_everything_out_and_one_after_does_not
     assert contents(queue) == [1, 2]
     queue.hooks = [late]
     with pytest.raises(
-        HookError, match=r"hook `late` \(after_append\) failed: .*; the change before it was made and stays"
+        HookError, match=r"hook `late` \(after_append\) failed: .*; the change was made before, and stays"
     ):
         await queue.append(*items(3))
     assert contents(queue) == [2, 3]

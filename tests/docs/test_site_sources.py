@@ -50,7 +50,7 @@ def test_no_page_has_a_diagram_that_needs_a_script_from_elsewhere() -> None:
 def test_the_page_of_benchmarks_lists_each_with_its_own_words() -> None:
     rows = runpy.run_path(str(DOCS / "make_benchmarks.py"))["list_benchmarks"]()
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    assert "|---|---|\n" + rows + "\n## Comparison with other frameworks\n" in page, (
+    assert "|---|---|\n" + rows + "\n## Benchmarks others can run\n" in page, (
         "run `python -m docs.make_benchmarks`"
     )
 
@@ -84,6 +84,7 @@ def plots() -> Iterator[tuple[dict[str, Any], Any]]:
     sys.path[:] = path
 
 
+@pytest.mark.nightly
 def test_the_plots_are_those_of_replays_of_today(plots: tuple[dict[str, Any], Any]) -> None:
     program, results = plots
     changed = [
@@ -94,6 +95,7 @@ def test_the_plots_are_those_of_replays_of_today(plots: tuple[dict[str, Any], An
     assert changed == [], "run `python docs/make_plots.py`, look at them, and commit them"
 
 
+@pytest.mark.nightly
 def test_the_page_about_numbers_has_those_of_the_plots(plots: tuple[dict[str, Any], Any]) -> None:
     program, results = plots
     page = (DOCS / "how-to" / "choose-numbers.md").read_text(encoding="utf-8")

@@ -18,7 +18,8 @@ from docs.snippets import PAGES, ROOT, run, shown, snippets
 from models.provider_server import providing
 from models.provider_words import Asked, Call, Say
 
-FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml", "```yaml", "```javascript")
+LANGUAGES = ("python", "text", "bash", "sql", "mermaid", "toml", "json", "yaml", "javascript")
+FENCES = tuple(f"```{name}" for name in LANGUAGES)
 
 # What a reader copies warns of nothing.
 pytestmark = pytest.mark.filterwarnings("error")
@@ -33,7 +34,9 @@ POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
 TRACES = ROOT / "docs" / "how-to" / "trace.md"
 # Its snippets, in three languages, ask a running endpoint: `tests/server/test_openai_page.py` runs them.
 ENDPOINT = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
-APART = (README, OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
+# The same, with Claude Code: `tests/server/test_claude_code_page.py` runs them.
+CLAUDE_CODE = ROOT / "docs" / "how-to" / "give-claude-code-a-memory.md"
+APART = (README, OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT, CLAUDE_CODE)
 # Their snippets need the frameworks: `tests/adapters` runs them.
 USE_WITH = ROOT / "docs" / "use-with"
 MIGRATE = [ROOT / "docs" / "migrate" / f"{name}.md" for name in ("langchain", "llama-index", "openai-agents")]

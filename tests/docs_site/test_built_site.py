@@ -28,7 +28,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     if not (SITE / "index.html").exists():
-        report_missing("there is no site; `make docs` builds it and runs these tests")
+        report_missing("there is no site; `make docs` builds it")
     handler = functools.partial(QuietHandler, directory=str(SITE))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -92,14 +92,26 @@ def test_a_page_is_as_wide_as_its_window(page: Page, address: str, path: str) ->
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_every_picture_of_the_home_page_is_drawn(page: Page, address: str) -> None:
+def test_the_picture_of_the_home_page_fits_a_desktop_and_a_phone(page: Page, address: str) -> None:
     page.goto(address)
-    pictures = page.locator("article img")
-    assert pictures.count() == 2
-    for picture in pictures.all():
+    for width, name in ((DESKTOP, "inspector.png"), (PHONE, "inspector-phone.png")):
+        page.set_viewport_size({"width": width, "height": 900})
+        picture = page.locator("article img")
         picture.scroll_into_view_if_needed()
         expect(picture).to_have_js_property("complete", True)
         assert picture.evaluate("image => image.naturalWidth") > 0
+        assert picture.evaluate("image => image.currentSrc.split('/').pop()") == name
+        assert picture.evaluate("image => image.getBoundingClientRect().right") <= width
+
+
+def test_a_wide_table_scrolls_on_a_phone(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    page.goto(address + "benchmarks/")
+    tables = page.locator("article .md-typeset__scrollwrap")
+    widths = "wrap => [wrap.clientWidth, wrap.scrollWidth, getComputedStyle(wrap).overflowX]"
+    found = [table.evaluate(widths) for table in tables.all()]
+    assert any(inside > shown for shown, inside, _ in found)
+    assert all(shown <= PHONE and overflow == "auto" for shown, _, overflow in found)
 
 
 def test_an_entry_of_the_reference_has_one_heading_and_types(page: Page, address: str) -> None:

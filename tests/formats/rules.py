@@ -168,6 +168,10 @@ def _content_is_sound(content: Any, *, text: str, image: str) -> None:
     for part in content:
         if part["type"] == text:
             assert _is_text(part["text"]), "no empty text"
+        elif part["type"] == "input_file":
+            assert text == "input_text", "chat completions of other servers know no files"
+            assert part["filename"], "a file has a name"
+            assert part["file_data"].startswith("data:application/pdf;base64,"), "a file carries its bytes"
         else:
             assert part["type"] == image, f"unknown part {part['type']}"
             shown = part["image_url"]

@@ -142,6 +142,10 @@ def _plain_anthropic(block: Mapping[str, Any]) -> tuple[str, Any]:
                 assert re.match(r"https?://", source["url"]), "an image's URL is one of the web"
                 return "image", {"media": "image/png", "data": "AA=="}
             return "image", {"media": source["media_type"], "data": source["data"]}
+        case "document":
+            source = block["source"]
+            assert (source["type"], source["media_type"]) == ("base64", "application/pdf"), "a PDF"
+            return "image", {"media": "image/png", "data": source["data"]}
         case "thinking":
             return "thinking", block["signature"] if isinstance(block["thinking"], str) else None
         case "redacted_thinking":

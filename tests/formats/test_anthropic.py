@@ -22,8 +22,8 @@ from autonomy_ctx.formats.base import (
     CallStarted,
     Format,
     ModelReply,
+    ReaderEvent,
     StreamError,
-    StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -490,7 +490,7 @@ def test_a_whole_reply_is_read() -> None:
 
 def test_a_streamed_reply_is_the_same_as_a_whole_one() -> None:
     reader = FORMAT.reader()
-    events: list[StreamEvent] = []
+    events: list[ReaderEvent] = []
     for data in stream_of(BODY):
         adapter(sdk().RawMessageStreamEvent).validate_python(data)
         events += reader.feed(data, data["type"])

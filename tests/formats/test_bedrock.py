@@ -22,8 +22,8 @@ from autonomy_ctx.formats.base import (
     CallStarted,
     Format,
     ModelReply,
+    ReaderEvent,
     StreamError,
-    StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -247,16 +247,27 @@ def test_text_with_citations_is_text() -> None:
 def test_a_streamed_reply_is_the_same_as_a_whole_one_through_frames() -> None:
     reader, decoder = FORMAT.reader(), EventStreamDecoder()
     wire = b"".join(event(*pair) for pair in stream_of(BODY)) + event("tomorrow", {"contentBlockIndex": 0})
-    events: list[StreamEvent] = []
+    events: list[ReaderEvent] = []
     for at in range(0, len(wire), 7):
         for found in decoder.feed(wire[at : at + 7]):
             events += reader.feed(found.data, found.event)
     assert reader.finish() == REPLY
-    assert not decoder.has_partial_frame
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Looking."
     assert "".join(event.text for event in events if isinstance(event, ThinkingDelta)) == "Which city?"
     calls = [event for event in events if isinstance(event, CallStarted)]
     assert calls == [CallStarted("t1", "weather"), CallStarted("t2", "look")]
+
+
+def test_thinking_whose_text_is_not_shown_is_kept_with_its_signature() -> None:
+    reader = FORMAT.reader()
+    reader.feed(
+        {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "s"}}}, "contentBlockDelta"
+    )
+    reader.feed({"contentBlockIndex": 1, "delta": {"text": "Hi"}}, "contentBlockDelta")
+    reply = reader.finish()
+    assert reply.parts == (ThinkingContent("", signature="bedrock:s"), TextContent("Hi"))
+    thought = {"reasoningContent": {"reasoningText": {"text": "", "signature": "s"}}}
+    assert request(user(), reply.message, user()).body["messages"][1]["content"][0] == thought
 
 
 def test_events_may_also_come_under_their_name() -> None:

@@ -42,14 +42,6 @@ def test_one_byte_at_a_time_will_do() -> None:
     assert decoded(*(bytes([byte]) for byte in STREAM)) == SAID
 
 
-def test_a_stream_that_was_cut_is_known_to_be_unfinished() -> None:
-    decoder = EventStreamDecoder()
-    assert list(decoder.feed(STREAM)) == SAID
-    assert not decoder.has_partial_frame
-    assert list(decoder.feed(STREAM[:20])) == []
-    assert decoder.has_partial_frame
-
-
 @given(st.integers(0, len(STREAM) - 1), st.integers(1, 255))
 @some
 def test_a_changed_byte_is_noticed(at: int, change: int) -> None:

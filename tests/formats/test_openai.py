@@ -27,7 +27,15 @@ from hypothesis import given
 from strategies import few, some
 
 from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
+from autonomy_ctx.formats.base import (
+    CallDelta,
+    CallStarted,
+    Format,
+    StreamError,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from autonomy_ctx.formats.openai import OpenAIFormat
 from autonomy_ctx.formats.outgoing import INTERRUPTED_RESULT
 from autonomy_ctx.formats.overflow import Overflow, find_overflow
@@ -312,7 +320,10 @@ def test_a_stream_gives_events_and_then_the_whole_reply() -> None:
         TextDelta("I will "),
         TextDelta("look."),
         CallStarted("c1", "find"),
+        CallDelta("c1", '{"to":'),
         CallStarted("c2", "map"),
+        CallDelta("c2", "{}"),
+        CallDelta("c1", ' "Lisbon"}'),
     ]
     reply = reader.finish()
     assert reply.tool_calls == (ToolCall("c1", "find", '{"to": "Lisbon"}'), ToolCall("c2", "map", "{}"))

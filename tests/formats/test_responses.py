@@ -29,6 +29,7 @@ from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.formats.base import (
     GOOGLE,
     RESPONSES,
+    CallDelta,
     CallStarted,
     Format,
     StreamError,
@@ -333,6 +334,8 @@ def test_a_stream_gives_events_and_then_the_whole_reply() -> None:
         TextDelta("I will "),
         TextDelta("look."),
         CallStarted("c1", "find"),
+        CallDelta("c1", '{"to": '),
+        CallDelta("c1", '"Lisbon"}'),
     ]
     assert reader.finish() == FORMAT.reply(response(OUTPUT, usage=USAGE))
 

@@ -75,7 +75,7 @@ async def test_a_turn_is_inspected_without_its_agent(memory: Memory) -> None:
     history = report.sections[-1]
     assert (history.name, history.source) == ("conversation_history", "3 stored messages (1 to 3)")
     assert history.tokens_change == sum(message.tokens for message in report.messages[-2:])
-    assert report.sections[0].source == "1 message of the section itself"
+    assert report.sections[0].source == "1 message written by the section"
     assert report.changes == ("2 new messages (2 to 3)",)
 
 
@@ -128,8 +128,9 @@ async def test_each_step_has_its_model_its_usage_and_its_cost(
     assert report.turn_usage == report.usage
     assert report.cost.reported == pytest.approx((1000 * 1.0 + 2000 * 0.1 + 10 * 10.0) / 1e6)
     assert report.cost.turn == report.cost.reported
+    assert report.request_tokens is not None
     # Shorter than any provider caches: all of it counts as new.
-    assert report.cost.estimated == pytest.approx((report.tokens * 1.0 + 10 * 10.0) / 1e6)
+    assert report.cost.estimated == pytest.approx((report.request_tokens * 1.0 + 10 * 10.0) / 1e6)
     infos = await list_turns(memory.for_agent("helper"), "default", "default")
     assert [info.usage and info.usage.input_tokens for info in infos] == [2000, 3000]
     assert (await agent.explain()).usage == report.usage
@@ -204,7 +205,7 @@ async def test_what_is_not_there_is_named(memory: Memory) -> None:
     with pytest.raises(UnknownConversation):
         await list_turns(memory.for_agent("other"), "default", "default")
     await view.append("default", "silent", Message("user", "nobody answers"))
-    with pytest.raises(UnknownTurn, match="not appended messages"):
+    with pytest.raises(UnknownTurn, match="only agents record turns"):
         await inspect_turn(view, "default", "silent")
     assert await list_turns(view, "default", "silent") == ()
 
@@ -267,7 +268,7 @@ async def test_a_section_that_fails_or_changes_its_text_is_told(memory: Memory) 
     for number in range(4):
         await agent.send(f"turn {number}")
         changes.append((await inspect_turn(memory.for_agent("helper"), "default", "default")).changes)
-    assert any(line.startswith("section weather appended what it says now (") for line in changes[1])
+    assert any(line.startswith("section weather appended its new text (") for line in changes[1])
     assert any(line.startswith("section weather failed: ") for line in changes[2])
     assert "section weather works again" in changes[3]
 

@@ -126,23 +126,6 @@ async def test_a_long_conversation_costs_its_points_and_no_messages() -> None:
     assert (part.bucket, len(part.points)) == (1, 50)
 
 
-class WithoutOutlines(InProcessStore):
-    """A store of somebody else: it gives no outlines."""
-
-    outline = None  # type: ignore[assignment]
-
-
-async def test_a_store_without_outlines_is_asked_for_less() -> None:
-    memory = Memory(store=WithoutOutlines())
-    await fill(memory, 1000)
-    await commit(memory, 1, 10)
-    timeline = await inspect_timeline(memory, *ANA)
-    assert (timeline.bucket, len(timeline.points)) == (20, 50)
-    assert [one.state for one in timeline.segments] == ["in force"]
-    assert timeline.work is None
-    assert (await inspect_conversation(memory, *ANA)).work is None
-
-
 async def test_a_long_run_without_a_user_is_no_turn(memory: Memory) -> None:
     await memory.append(*ANA, Message("user", "go"), *(Message("assistant", f"step {n}") for n in range(30)))
     timeline = await inspect_timeline(memory, *ANA, points=5)

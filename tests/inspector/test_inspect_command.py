@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_serves_the_page_on_this_machine_until_ctrl_c(folder: Path) -> None:
     with Terminal("inspect", "trip", "--memory", "story.db", cwd=folder, columns=60) as terminal:
-        terminal.wait_for("Ctrl-C ends it")
+        terminal.wait_for("Ctrl-C stops it")
         found = re.search(r"(http://127\.0\.0\.1:\d+)/#token=([\w-]{40,})&view=(\S+)", terminal.text)
         assert found is not None, terminal.text
         url, token, view = found.groups()
@@ -80,7 +80,7 @@ def test_a_pipe_stays_a_pipe(folder: Path) -> None:
     ("arguments", "sentence"),
     [
         (["inspect", "trap", "--memory", "story.db"], "did you mean:\n  trip --scope ana"),
-        (["inspect", "--memory", "none.db"], "none.db does not exist; there is story.db"),
+        (["inspect", "--memory", "none.db"], "none.db does not exist; databases found: story.db"),
         (["inspect", "--memory", "story.db", "--html", "a.html", "--write"], "--html writes a file"),
         (
             ["inspect", "--memory", "story.db", "--html", "no/folder.html"],
@@ -107,7 +107,7 @@ def test_of_many_conversations_a_file_has_the_newest(tmp_path: Path) -> None:
     run_beside(write_short_ones, tmp_path / "many.db", MAX_FILE_CONVERSATIONS + 2)
     ran = run_command("inspect", "--memory", "many.db", "--html", "many.html", cwd=tmp_path)
     assert f"many.html: {MAX_FILE_CONVERSATIONS} conversations" in ran.stderr
-    assert "2 older conversations left out; --scope or a name chooses others" in ran.stderr
+    assert "2 older conversations left out; choose by --scope or a name" in ran.stderr
     page = (tmp_path / "many.html").read_text(encoding="utf-8")
     assert "talk 02" not in page
     assert "talk 03" in page

@@ -23,13 +23,26 @@ def test_a_conversation_is_picked_and_its_turns_are_clicked_through(
     page.get_by_role("navigation", name="Conversations").get_by_role("link", name="trip").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("trip")
     page.get_by_role("link", name="Night 12 costs 72 EUR.").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 23")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Turn 12")
     expect(page.get_by_text("You plan short trips.")).to_be_visible()
-    page.get_by_role("link", name="Turn before").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 21")
+    page.get_by_role("link", name="Previous turn").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Turn 11")
     expect(page.get_by_text("weather.example is down").first).to_be_visible()
     page.go_back()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 23")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Turn 12")
+
+
+def test_the_bar_of_a_turn_has_all_tokens_of_the_request(page_file: Path, open_page: OpenPage) -> None:
+    page = open_page(view_of(page_file.as_uri(), "conversation"))
+    page.get_by_role("link", name="Night 12 costs 72 EUR.").click()
+    whole = page.get_by_role("group", name=re.compile("^The request, "))
+    parts = whole.locator("> *").evaluate_all("parts => parts.map((part) => part.ariaLabel)")
+    tokens = [int(re.findall(r"(\d+) tokens?", part)[0]) for part in parts]
+    assert sum(tokens) == int(re.findall(r"\d+", whole.get_attribute("aria-label") or "")[0])
+    assert re.fullmatch(r"tools: \d+ tokens, get_current_time_utc, get_current_time", parts[-1])
+    expect(page.locator(".key")).to_contain_text(f"tools{tokens[-1]}")
+    item = page.locator(".sections > li").last
+    expect(item).to_have_text(f"tools{tokens[-1]}get_current_time_utc, get_current_time")
 
 
 def test_a_summary_unfolds_to_its_originals(page_file: Path, open_page: OpenPage) -> None:
@@ -46,7 +59,7 @@ def test_two_turns_are_compared(page_file: Path, open_page: OpenPage) -> None:
     page = open_page(view_of(page_file.as_uri(), "conversation"))
     page.get_by_role("link", name="Night 12 costs 72 EUR.").click()
     page.get_by_role("link", name="Compare").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Two turns compared")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare two turns")
     added = page.locator(".entry.added")
     expect(added.filter(has_text="Night 12 costs 72 EUR.")).to_be_visible()
     chosen = page.get_by_label("From").locator("option:checked")
@@ -80,8 +93,8 @@ def test_the_timeline_shows_segments_turns_and_a_part_of_it_larger(
     page.keyboard.press("+")
     expect(drawing).to_have_attribute("aria-label", re.compile("messages 7 to 18"))
     page.keyboard.press("-")
-    timeline.get_by_role("link", name="Turn at message 23").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 23")
+    timeline.get_by_role("link", name="Turn 12 at message 23").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Turn 12")
 
 
 def test_epochs_are_shown_with_why_they_ended_and_what_was_appended(
@@ -90,7 +103,7 @@ def test_epochs_are_shown_with_why_they_ended_and_what_was_appended(
     page = open_page(view_of(page_file.as_uri(), "conversation"))
     epochs = page.locator(".timeline .epoch title")
     assert re.match("Epoch 1, [1-9] recorded turns from message 1 on$", epochs.first.text_content() or "")
-    assert "; the one before ended: swap" in (epochs.last.text_content() or "")
+    assert "; the previous epoch ended: swap" in (epochs.last.text_content() or "")
     expect(page.locator(".turns .tag").filter(has_text="swap").first).to_be_visible()
     page.get_by_role("link", name="Night 10 costs 70 EUR.").click()
     expect(page.locator(".figures").get_by_text("Epoch")).to_be_visible()

@@ -84,7 +84,7 @@ def test_the_token_opens_the_page_and_leaves_the_address(
     page.reload()
     heading(page, "trip")
     page.get_by_role("link", name=re.compile("Night 12")).first.click()
-    heading(page, "Turn at message 23")
+    heading(page, "Turn 12")
     page.get_by_role("button", name=re.compile("originals")).first.click()
     expect(page.locator(".originals").get_by_text("My booking code is PT-4711.")).to_be_visible()
 
@@ -170,7 +170,7 @@ def test_facts_pins_and_conversations_are_changed(tmp_path: Path, open_page: Ope
         page = open_page(address.page, refused="404")
         page.on("dialog", lambda dialog: dialog.accept())
         page.goto(view_of(f"{address.url}/", "conversation", tab="facts"))
-        page.get_by_label("A fact that holds").fill("The ferry is at 9:40")
+        page.get_by_label("New fact").fill("The ferry is at 9:40")
         page.get_by_role("button", name="Add").click()
         fact = page.get_by_role("listitem").filter(has_text="The ferry is at 9:40")
         fact.get_by_role("button", name="Done").click()
@@ -196,6 +196,7 @@ async def write_many(path: Path) -> None:
             )
 
 
+@pytest.mark.nightly
 def test_a_conversation_of_100_000_messages_scrolls(tmp_path: Path, open_page: OpenPage) -> None:
     run_beside(write_many, tmp_path / "many.db")
     with served(tmp_path / "many.db") as address:
@@ -226,9 +227,48 @@ def test_an_empty_memory_shows_its_first_conversation_when_it_comes(
         run_beside(say, path, "The first question")
         heading(page, CONVERSATION)
         page.get_by_role("link", name=re.compile("The first question")).click()
-        heading(page, "Turn at message 1")
+        heading(page, "Turn 1")
         expect(page.get_by_role("link", name="Next turn")).to_have_count(0)
         run_beside(say, path, "And a second one")
         page.get_by_role("link", name="Next turn").click()
-        heading(page, "Turn at message 3")
+        heading(page, "Turn 2")
+        page.close()
+
+
+async def write_long(path: Path) -> None:
+    async with (
+        Memory(f"sqlite:///{path}") as memory,
+        Agent(AGENT, model=ScriptedModel("Certainly."), memory=memory, explain_turns=2) as agent,
+    ):
+        for number in range(1, 104):
+            await agent.send(f"message {number}", scope=SCOPE, conversation=CONVERSATION)
+
+
+def test_each_turn_is_opened_by_its_number_and_older_turns_are_listed(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    run_beside(write_long, tmp_path / "long.db")
+    with served(tmp_path / "long.db") as address:
+        page = open_page(address.page)
+        expect(page.locator(".turns li")).to_have_count(100)
+        page.get_by_role("button", name="Older turns").click()
+        expect(page.locator(".turns li")).to_have_count(103)
+        expect(page.get_by_role("button", name="Older turns")).to_be_hidden()
+        page.get_by_label("Order of the turns").select_option("most tokens first")
+        expect(page.locator(".turns li")).to_have_count(103)
+        texts = page.locator(".turns li .number:not(.wide)").all_inner_texts()
+        tokens = [int(text.split()[0].replace(",", "")) for text in texts]
+        assert tokens == sorted(tokens, reverse=True)
+        page.get_by_label("Go to turn").fill("57")
+        page.keyboard.press("Enter")
+        heading(page, "Turn 57")
+        expect(page.get_by_text("The full context of this turn is not kept")).to_be_visible()
+        page.get_by_role("link", name="Next turn").click()
+        heading(page, "Turn 58")
+        page.evaluate("location.hash = location.hash.replace('58', '102')")
+        heading(page, "Turn 102")
+        expect(page.get_by_role("link", name="Next turn")).to_be_visible()
+        page.get_by_role("link", name="Previous turn").click()
+        heading(page, "Turn 101")
+        # It may still be reading: before its server ends.
         page.close()

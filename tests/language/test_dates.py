@@ -145,6 +145,8 @@ times = st.datetimes(timezones=st.just(UTC))
 
 
 @some
+# The note about a year before 1000 must not tell another language.
+@example("下周五tomorrowtomorrow morgen", datetime(999, 4, 1, tzinfo=UTC))
 @example("ON MON:00000#TOMORROW:WAR", datetime(2000, 1, 1, tzinfo=UTC))
 @given(texts, times)
 def test_resolving_twice_changes_nothing(text: str, at: datetime) -> None:

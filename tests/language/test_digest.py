@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
 from autonomy_ctx import ImageContent, Message, ToolCall
-from autonomy_ctx.language.digest import digest, digest_texts, read_for_digest
+from autonomy_ctx.language.digest import digest, digest_texts
 from autonomy_ctx.language.identifiers import coverage
-from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
+from autonomy_ctx.messages.text_cache import forget_texts
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -253,19 +253,6 @@ def test_a_digest_is_the_same_whatever_was_read_before(said: list[Message], most
     anew = digest(said, tokens=80, counter=COUNTER, max_characters=most)
     digest(said[1:], tokens=80, counter=COUNTER, max_characters=2 * most)
     assert digest(said, tokens=80, counter=COUNTER, max_characters=most) == anew
-
-
-def test_what_was_read_ahead_is_not_read_again() -> None:
-    said = [Message("user" if at % 2 else "assistant", f"Invoice {4000 + at} is due.") for at in range(20)]
-    forget_texts()
-    for _ in read_for_digest(said, 12_000):
-        pass
-    known = count_cached_texts()
-    assert known > 0
-    made = digest(said, tokens=200, counter=COUNTER, max_characters=12_000)
-    assert count_cached_texts() == known
-    forget_texts()
-    assert digest(said, tokens=200, counter=COUNTER, max_characters=12_000) == made
 
 
 def test_long_texts_that_differ_at_one_end_are_read_apart() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from stores.facts import make_change
+
 from autonomy_ctx import Memory
 from autonomy_ctx.stores import Key, Lease, StoredSegment
 from autonomy_ctx.testing import make_message
-from autonomy_ctx.testing.facts_contract import make_change
 
 TALK = Key("", "ana", "talk")
 LONG_RESULT = "all of it " * 120_000

@@ -7,19 +7,22 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from autonomy_ctx.memory.sql.session import run_script
+from autonomy_ctx.memory.sql.session import NO_LIMIT, ReadLimit, run_script
 from autonomy_ctx.memory.sqlite.connection import snapshot
-from autonomy_ctx.memory.sqlite.fact_cache import FactCache
 from autonomy_ctx.memory.sqlite.session import SqliteSession
 
 T = TypeVar("T")
 
 
 def run_on(
-    connection: sqlite3.Connection, script: Callable[..., Coroutine[Any, Any, T]], *given: Any, **options: Any
+    connection: sqlite3.Connection,
+    script: Callable[..., Coroutine[Any, Any, T]],
+    *given: Any,
+    read_limit: ReadLimit = NO_LIMIT,
+    **options: Any,
 ) -> T:
     """The result of a script, in a transaction of its own."""
     clocks = {"now": time.time, "lease_now": time.time}
-    session = SqliteSession(connection, clocks, FactCache(), None)
+    session = SqliteSession(connection, clocks, None, read_limit=read_limit)
     with snapshot(connection):
         return run_script(script(session, *given, **options))

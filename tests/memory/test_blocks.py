@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memory.scripts import run_on
@@ -11,12 +12,14 @@ from memory.scripts import run_on
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
 from autonomy_ctx.memory.encoding import make_draft
-from autonomy_ctx.memory.sql.log import append, read_head
-from autonomy_ctx.memory.sqlite.window import BLOCK_ROWS, LARGE_BODY_BYTES, read_blocks, read_rows
+from autonomy_ctx.memory.sql.log import append_drafts, read_head
+from autonomy_ctx.memory.sql.session import ReadLimit
+from autonomy_ctx.memory.sqlite.window import BLOCK_ROWS, LARGE_BODY_BYTES, read_window
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import MAIN, make_message
 
 COUNT = 3 * BLOCK_ROWS + 7
+BY_ROW = ReadLimit(2**60, 2**60)
 ODD = ['"', "\\", "\x1f", ",[]", "\u2028", "\ud7ff", "{}", "'"]
 
 
@@ -38,8 +41,9 @@ async def test_blocks_and_rows_say_the_same(
     path: Path, after: int, before: int | None, limit: int | None
 ) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
-    window = run_on(connection, read_rows, MAIN, after, before, limit, 2**60, 2**60)
-    assert run_on(connection, read_blocks, MAIN, after, before, limit) == window
+    asked: dict[str, Any] = {"after": after, "before": before, "limit": limit}
+    window = run_on(connection, read_window, MAIN, read_limit=BY_ROW, **asked)
+    assert run_on(connection, read_window, MAIN, **asked) == window
     connection.close()
 
 
@@ -51,11 +55,10 @@ async def test_rows_are_of_the_moment_of_their_head(path: Path) -> None:
         if "FROM message" in statement and not ends:
             ends.append(run_on(other, read_head, MAIN).position)
             draft = make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())
-            run_on(other, append, MAIN, [draft])
+            run_on(other, append_drafts, MAIN, [draft])
 
     connection.set_trace_callback(write_in_between)
-    window = run_on(connection, read_rows, MAIN, 0, None, 5, 2**60, 2**60)
-    assert window is not None
+    window = run_on(connection, read_window, MAIN, limit=5, read_limit=BY_ROW)
     assert [window.head.position] == ends == [window.entries[-1].position]
     assert run_on(connection, read_head, MAIN).position == window.head.position + 1
     connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ async def test_a_page_has_a_size_also_when_none_is_named(memory: Memory) -> None
 # -- mistakes ----------------------------------------------------------------------------------------
 
 LIMIT = f">= 1 and <= {2**62}"
-ELSEWHERE = "give the last key of the page before"
+ELSEWHERE = "give the last key of the previous page"
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,13 @@ ELSEWHERE = "give the last key of the page before"
             "conversations",
             {"after": Key("", "bob", "trip")},
             InvalidKey,
-            f"invalid after: is a conversation of another scope; {ELSEWHERE}",
+            f"invalid after: is of another scope; {ELSEWHERE}",
         ),
         (
             "conversations",
             {"agent": "guide", "after": Key("", "ana", "trip")},
             InvalidKey,
-            f"invalid after: is a conversation of another agent; {ELSEWHERE}",
+            f"invalid after: is of another agent; {ELSEWHERE}",
         ),
     ],
 )
@@ -173,7 +174,7 @@ def filled(folder: Path, *, conversations: int, messages: int, deleted: int) -> 
     return connection
 
 
-def steps(connection: sqlite3.Connection, list_page: Any, *arguments: Any) -> int:
+def steps(connection: sqlite3.Connection, list_page: Any, **arguments: Any) -> int:
     """How many steps of SQLite's machine a page takes."""
     counted = 0
 
@@ -183,7 +184,8 @@ def steps(connection: sqlite3.Connection, list_page: Any, *arguments: Any) -> in
         return 0
 
     connection.set_progress_handler(count, 1)
-    assert len(run_on(connection, list_page, *arguments)) == arguments[-1]
+    limit = 1 if list_page is listing.list_agents else 10
+    assert len(run_on(connection, list_page, limit=limit, **arguments)) == limit
     connection.set_progress_handler(None, 0)
     return counted
 
@@ -191,24 +193,25 @@ def steps(connection: sqlite3.Connection, list_page: Any, *arguments: Any) -> in
 @pytest.mark.parametrize(
     ("list_page", "arguments"),
     [
-        (listing.list_agents, (None, None, 1)),
-        (listing.list_agents, ("s03", None, 1)),
-        (listing.list_scopes, (None, "s03", 10)),
-        (listing.list_scopes, ("guide", None, 10)),
-        (listing.list_conversations, ("s03", None, None, 10)),
-        (listing.list_conversations, ("s03", "guide", None, 10)),
-        (listing.list_conversations, ("s03", None, Key("guide", "s03", "c000000"), 10)),
-        (listing.list_conversations, ("s03", "guide", Key("guide", "s03", "c000000"), 10)),
+        (listing.list_agents, {"scope": None, "after": None}),
+        (listing.list_agents, {"scope": "s03", "after": None}),
+        (listing.list_scopes, {"agent": None, "after": "s03"}),
+        (listing.list_scopes, {"agent": "guide", "after": None}),
+        *(
+            (partial(listing.list_conversations, scope="s03"), {"agent": agent, "after": after})
+            for after in (None, Key("guide", "s03", "c000000"))
+            for agent in (None, "guide")
+        ),
     ],
 )
 def test_a_page_costs_what_is_on_it_and_not_what_else_there_is(
-    tmp_path: Path, list_page: Any, arguments: tuple[Any, ...]
+    tmp_path: Path, list_page: Any, arguments: dict[str, Any]
 ) -> None:
     with (
         closing(filled(tmp_path, conversations=12, messages=2, deleted=0)) as small,
         closing(filled(tmp_path, conversations=120, messages=20, deleted=120)) as large,
     ):
-        assert steps(large, list_page, *arguments) <= 1.1 * steps(small, list_page, *arguments)
+        assert steps(large, list_page, **arguments) <= 1.1 * steps(small, list_page, **arguments)
 
 
 def test_an_append_writes_to_no_index_of_the_listing(tmp_path: Path) -> None:

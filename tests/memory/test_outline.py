@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from stores.outline import OutlineContract
 
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Store
 from autonomy_ctx.testing import StoppedClock
-from autonomy_ctx.testing.outline_contract import OutlineContract
 
 pytestmark = pytest.mark.anyio
 

@@ -11,17 +11,18 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores.facts import make_change
+from stores.profile import ProfileContract
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidFact
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.profile import merge_profile
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Key, ProfileFact, Record, Store
+from autonomy_ctx.memory.store import Key, ProfileFact, Record
 from autonomy_ctx.messages.fact import Fact
 from autonomy_ctx.testing import StoppedClock, make_message
-from autonomy_ctx.testing.facts_contract import make_change
-from autonomy_ctx.testing.profile_contract import ProfileContract
 
 pytestmark = pytest.mark.anyio
 

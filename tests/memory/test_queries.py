@@ -19,7 +19,13 @@ from autonomy_ctx.memory.sqlite.migrate import migrate
 FOLDER = Path(autonomy_ctx.__file__).parent / "memory" / "sql"
 FILES = sorted(file.stem for file in (FOLDER / "queries").iterdir())
 # It counts all conversations before they are copied.
-SCANS = {("transfer", "count")}
+# The tables of the embedder and of the purge have one row.
+SCANS = {
+    ("search", "select_scope"),
+    ("transfer", "count"),
+    ("vectors", "select_embedder"),
+    ("vectors", "update_embedder"),
+}
 
 
 def module_of(file: str) -> ModuleType:

@@ -19,7 +19,6 @@ from autonomy_ctx.memory.recall import index_conversation, spread_scores
 from autonomy_ctx.memory.recall_block import MAX_MESSAGE_TOKENS, MAX_PASSAGE_GAP, RecallHit, render_recall
 from autonomy_ctx.memory.term_index import MAX_INDEXED_MESSAGES
 from autonomy_ctx.messages.tokens import TokenCounter
-from autonomy_ctx.stores import IndexedMessageReader
 from benchmarks import recall as figures
 from benchmarks import recall_corpus
 
@@ -73,6 +72,41 @@ def test_nobody_loses_by_inheriting_and_only_two_steps_are_taken(scores: dict[in
     made = spread_scores(scores)
     assert all(made[position] >= score for position, score in scores.items())
     assert all(any(abs(position - hit) <= 2 for hit in scores) for position in made)
+
+
+LONG_ANSWER = " ".join(
+    f"The tram, the ferry and the bridge of stop {number} are old." for number in range(40)
+)
+
+
+async def test_what_a_user_said_comes_before_long_answers_with_the_same_words() -> None:
+    async with Memory() as memory:
+        pairs = [("I take the ferry at nine.", LONG_ANSWER), ("The tram was late.", LONG_ANSWER)] * 3
+        await talk(memory, *(text for pair in pairs for text in pair))
+        found = await recall(memory, "ana", "Which ferry or tram?", conversation="trip", max_tokens=4000)
+        roles = [one.message.role for one in sorted(found.passages, key=lambda one: -one.score)]
+        assert roles[:6] == ["user"] * 6
+        assert "assistant" in roles, "an answer is worth less, not nothing"
+
+
+async def test_in_a_talk_of_equals_nobody_comes_first_for_who_it_is() -> None:
+    async with Memory() as memory:
+        await talk(memory, "I saw one ferry today.", "My ferry leaves at nine.", "It rained.", "Here too.")
+        found = await recall(memory, "ana", "the ferry at nine", conversation="trip")
+        best = max(found.passages, key=lambda one: one.score)
+        assert (best.position, best.message.role) == (2, "assistant")
+
+
+async def test_a_block_is_the_same_when_its_lines_were_cut_before() -> None:
+    async with Memory() as memory:
+        await talk(memory, *["How old is the bridge?", LONG_ANSWER] * 3)
+        first = await recall(memory, "ana", "the old bridge", conversation="trip", max_tokens=2000)
+        index = await index_conversation(memory, "ana", "trip")
+        assert index is not None
+        assert any(cut is not None for cut, _ in index.lines.values())
+        assert await recall(memory, "ana", "the old bridge", conversation="trip", max_tokens=2000) == first
+        smaller = await recall(memory, "ana", "the old bridge", conversation="trip", max_tokens=500)
+        assert 0 < smaller.tokens <= 500
 
 
 # -- writing ------------------------------------------------------------------------------------------
@@ -331,7 +365,6 @@ async def test_many_places_are_read_in_one_step_and_none_that_is_not_meant(memor
     wanted = [("trip", at) for at in (3, 1, 2, 9, 0, -1)]
     wanted += [('it\'s a "plan"', 1), ("other", 1), ("own", 1), ("unknown", 1)]
     store = memory.store
-    assert isinstance(store, IndexedMessageReader)
     found = await store.read_indexed("", "ana", wanted)
     assert sorted((one.conversation, one.position, one.message.text) for one in found) == [
         ('it\'s a "plan"', 1, "four"),
@@ -339,39 +372,6 @@ async def test_many_places_are_read_in_one_step_and_none_that_is_not_meant(memor
         ("trip", 3, "three"),
     ]
     assert list(await store.read_indexed("", "ana", [])) == []
-
-
-class Plain:
-    """A store that can read one stretch at a time and no more."""
-
-    def __init__(self) -> None:
-        self._store = InProcessStore()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "read_indexed":
-            raise AttributeError(name)
-        return getattr(self._store, name)
-
-
-async def test_a_store_that_reads_more_than_was_asked_for_hides_no_more() -> None:
-    """Shared messages that the reader has are read to be compared; what is read beside them is not hidden."""
-    plain = Memory(store=Plain())
-    await talk(plain, *[f"Hotel {number} in Riga." for number in range(1, 6)])
-    await plain.fork("ana", "trip", name="fork")
-    found = await recall(plain, "ana", "hotel in Riga", exclude={"fork": {1, 2, 4}})
-    assert sorted(one.position for one in found.passages) == [3, 5]
-    await plain.close()
-
-
-async def test_a_store_that_cannot_read_many_places_at_once_gives_the_same() -> None:
-    texts = [*filler(9), "museum of Faro", "Yes.", "No.", *filler(9), "museum of Riga", "Maybe.", *filler(9)]
-    found = []
-    for memory in (Memory(), Memory(store=Plain())):
-        await talk(memory, *texts)
-        await talk(memory, *texts, conversation="work")
-        found.append((await recall(memory, "ana", "museum of Faro")).text)
-        await memory.close()
-    assert found[0] == found[1] != ""
 
 
 @settings(max_examples=25)
@@ -470,3 +470,44 @@ async def test_what_means_the_same_is_recalled_here_and_across(
         found = await recall(memory, "ana", "hound", conversation=conversation, max_tokens=300)
         best = max(found.passages, key=lambda one: one.score)
         assert best.message.text == "Rex is a beagle, still a puppy."
+
+
+async def test_a_recall_explains_each_message_by_the_parts_of_its_score() -> None:
+    async with Memory() as memory:
+        said = [
+            ("user", "Always name the price when I ask about hotels."),
+            ("assistant", "Noted. " + "I can say much more about that and other things. " * 20),
+            *(("user", f"It rained on day {day}.") for day in range(20)),
+            ("user", "The kitchen will be sage."),
+            ("assistant", "A calm colour. " + "I can say much more about that and other things. " * 20),
+        ]
+        for role, text in said:
+            await memory.append("ana", "trip", {"role": role, "content": text})
+        asked = "How should I light the kitchen?"
+        found = await recall(memory, "ana", asked, conversation="trip", explain=True)
+        plain = await recall(memory, "ana", asked, conversation="trip")
+    by_position = {one.position: one for one in found.passages}
+    kinds = {at: [reason.kind for reason in one.reasons] for at, one in by_position.items()}
+    assert kinds[23] == ["words", "neighbour"]
+    assert by_position[23].reasons[0].words == ("kitchen",)
+    assert kinds[24] == ["neighbour"]
+    assert kinds[1] == ["rule"], "no word in common"
+    for one in found.passages:
+        if one.reasons[0].kind != "room":
+            assert sum(reason.score for reason in one.reasons) == pytest.approx(one.score)
+    assert found.text == plain.text
+    assert not any(one.reasons for one in plain.passages)
+
+
+async def test_a_rule_is_no_answer_to_a_question_about_what_was_said() -> None:
+    async with Memory() as memory:
+        for text in ("Always name the price when I ask about hotels.", "The kitchen will be sage."):
+            await memory.append("ana", "trip", {"role": "user", "content": text})
+            await memory.append("ana", "trip", {"role": "assistant", "content": "Good, I see. " * 20})
+        for question, kinds in (
+            ("How should I paint the kitchen?", {"rule"}),
+            ("Was the kitchen sage?", set()),
+        ):
+            found = await recall(memory, "ana", question, conversation="trip", explain=True)
+            of_rule = [one.reasons for one in found.passages if one.position == 1]
+            assert {reason.kind for some in of_rule for reason in some} & {"rule"} == kinds

@@ -26,9 +26,11 @@ from autonomy_ctx.language.identifiers import identifiers
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
-from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
+from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, SearchScope, query_terms
 from autonomy_ctx.memory.sql.deletion import delete
-from autonomy_ctx.memory.sqlite import fulltext, search
+from autonomy_ctx.memory.sql.search import read_blocks, write_blocks
+from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.embedded import purge_step
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.stores import Key
@@ -232,8 +234,8 @@ def test_any_text_is_found_by_itself(text: str) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection, "memory")
         fulltext.create_index(connection)
-        fulltext.add_message(connection, 1, 1, 7, text)
-        fulltext.add_message(connection, 2, 2, 8, text)
+        fulltext.add_messages(connection, 1, 1, {7: index_terms(text)})
+        fulltext.add_messages(connection, 2, 2, {8: index_terms(text)})
         asked = search_terms(text)
         for term in asked:
             assert [
@@ -307,7 +309,7 @@ async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(pat
         await store.append(MAIN, make_drafts(*talk, make_message(f"{SECRET} {start}", id=f"s{start}")))
         await store.search("", "ana", SECRET)
     steps = await store.write_script(delete, "ana", "", "trip", [f"s{n}" for n in range(0, 400, 100)]) - 4
-    while await store.run_write(search.purge_step):
+    while await store.run_write(purge_step):
         steps += 1
     assert steps >= 3, "rows out, and more than one merge"
     assert rows_with(path) == []
@@ -322,15 +324,17 @@ def test_a_purge_goes_on_to_its_end_when_the_index_grows_meanwhile() -> None:
         fulltext.create_index(connection)
         connection.execute("BEGIN")
         for n in range(600):
-            fulltext.add_message(connection, 1, 1, n, " ".join(f"w{n}k{k}" for k in range(250)))
-        fulltext.add_message(connection, 1, 1, 600, word)
+            fulltext.add_messages(
+                connection, 1, 1, {n: index_terms(" ".join(f"w{n}k{k}" for k in range(250)))}
+            )
+        fulltext.add_messages(connection, 1, 1, {600: index_terms(word)})
         connection.execute("COMMIT")
         connection.execute("INSERT INTO search_term (search_term) VALUES ('optimize')")
         fulltext.unlist_entries(connection, 1, 600)
         for _ in range(2):
             assert fulltext.purge_index_step(connection)
         for n in range(3):
-            fulltext.add_message(connection, 2, 2, n, f"new{n}")
+            fulltext.add_messages(connection, 2, 2, {n: index_terms(f"new{n}")})
         while fulltext.purge_index_step(connection):
             pass
         blocks = connection.execute("SELECT block FROM search_term_data").fetchall()
@@ -396,6 +400,39 @@ async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Pat
     await store.close()
 
 
+def test_in_a_large_index_rare_words_are_found_however_old_they_are() -> None:
+    old = (
+        "a zeppelin over the harbour market and many other things of that day",
+        "a zeppelin",
+        "das Fahrrad von gestern ist wieder da, sagt die Werkstatt",
+        "a secret zeppelin over the harbour market",
+        "from the station to the market",
+    )
+    usual = "the harbour market", "the old station"
+    rows = {position: index_terms(text) for position, text in enumerate(old, 1)}
+    rows |= {n: index_terms(f"{usual[n % 2]} {n}") for n in range(10, fulltext.MAX_RANKED_ROWS + 20)}
+
+    def asked(question: str, *, scope: int = 1, conversation: int | None = None) -> list[int]:
+        terms = query_terms(question, 3)
+        return [hit.position for hit in fulltext.find_hits(connection, scope, conversation, terms, 3)]
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, "memory")
+        fulltext.create_index(connection)
+        fulltext.add_messages(connection, 1, 1, rows)
+        fulltext.add_messages(connection, 1, 2, {8: index_terms("our zeppelin")})
+        fulltext.add_messages(connection, 2, 3, {9: index_terms("their zeppelin")})
+        fulltext.unlist_entries(connection, 1, 4)
+        assert asked("zeppelin") == [8, 2, 1]
+        assert asked("the zeppelin over the harbour market")[0] == 1, "it has all words"
+        assert asked("zeppelin", conversation=1) == [2, 1]
+        assert asked("zeppelin", scope=2) == [9]
+        assert asked("harbour") == [max(rows) - 1, max(rows) - 3, max(rows) - 5], "of equals the newest"
+        assert asked("station market")[0] == 5, "both are in many messages, but only here in one"
+        assert asked("die Fahrr\u00e4der") == [3], "another form"
+        assert asked("nothing of this") == []
+
+
 async def test_a_file_that_was_never_searched_has_no_index(path: Path) -> None:
     store = SqliteStore(str(path))
     await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
@@ -438,6 +475,10 @@ async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(
     await store.close()
 
 
+async def read_index_blocks(store: SqliteStore, unindexed: list[tuple[int, int]]) -> list[IndexBlock]:
+    return [block.split() for block in await store.read_script(read_blocks, unindexed)]
+
+
 @pytest.mark.parametrize("change", ["deleted", "indexed"])
 async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     path: Path, tmp_path: Path, change: str
@@ -445,12 +486,12 @@ async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     """A block is read before its transaction: deleted words must not come back, nor messages come twice."""
     store, place = SqliteStore(str(path)), SearchScope("", "ana", None)
     await store.append(MAIN, make_drafts(make_message(SECRET, id="m1"), make_message("museum", id="m2")))
-    blocks = await store.run_read(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
+    blocks = await read_index_blocks(store, [(1, 2)])
     if change == "deleted":
         await store.delete("ana", ids=["m1"])
     else:
         await store._update_index(place, [(1, 2)])
-    await store.run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    await store.write_script(write_blocks, store.fulltext, place, blocks)
     assert [hit.message.id for hit in await store.search("", "ana", "museum")] == ["m2"]
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -572,10 +613,10 @@ async def test_an_old_index_that_was_made_anew_half_way_is_finished_by_the_next_
 ) -> None:
     """As a process that is killed between two blocks leaves it; what was appended meanwhile is there."""
     store, place = SqliteStore(str(old_path)), SearchScope("", "ana", None)
-    blocks = await store.run_read(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
+    blocks = await read_index_blocks(store, [(1, 601)])
     assert blocks[0].start == 0
     assert blocks[0].end < 601
-    await store.run_write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    await store.write_script(write_blocks, store.fulltext, place, blocks)
     with closing(sqlite3.connect(old_path)) as connection:
         hits = fulltext.find_hits(connection, 1, None, QueryTerms(["museum"]), 1000)
     assert len(hits) == 596, "the old rest is found as it is"

@@ -11,7 +11,7 @@ from autonomy_ctx import Memory, Message
 from autonomy_ctx.memory import registry
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.stores import InMemory, Store, StoreOptions, register_store
+from autonomy_ctx.stores import Store, StoreOptions, register_store
 from autonomy_ctx.testing import StoppedClock
 
 
@@ -69,7 +69,7 @@ async def test_a_registered_scheme_opens_a_store_with_what_memory_was_given() ->
 def test_a_scheme_is_registered_once_unless_it_is_to_be_replaced() -> None:
     first, second = InProcessStore(), InProcessStore()
     register_store("table", lambda url, options: first)
-    with pytest.raises(ValueError, match="'table' has a store already"):
+    with pytest.raises(ValueError, match="'table' already has a store"):
         register_store("table", lambda url, options: second)
     assert Memory("table://").store is first
     register_store("table", lambda url, options: second, replace=True)
@@ -118,22 +118,12 @@ def test_of_two_packages_with_one_scheme_none_is_chosen(
         Memory("crate://")
 
 
-async def test_a_store_in_this_process_gets_no_second_copy_of_its_windows() -> None:
-    class Own(InProcessStore):
-        in_memory = True
-
-    assert isinstance(Own(), InMemory)
-    hits: list[int] = []
-    for store in (Own(), InProcessStore()):
-        async with Memory(store=store) as memory:
-            await memory.append("ana", "trip", Message("user", "Hello"))
-            for _ in range(3):
-                await memory.read("ana", "trip", limit=5)
-            hits.append((await memory.get_metrics())["hot_hits"])
-    assert hits == [0, 2]
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"object is not a Store. See docs/how-to/write-a-store\.md"):
+        Memory(store=object())  # type: ignore[arg-type]
 
 
-async def test_what_a_store_must_have_can_be_asked_of_it(tmp_path: Path) -> None:
+async def test_every_store_of_this_library_is_a_store(tmp_path: Path) -> None:
     async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
         assert isinstance(memory.store, Store)
     assert isinstance(InProcessStore(), Store)

@@ -29,11 +29,9 @@ from autonomy_ctx.memory.encoding import (
     _CONSTANTS,
     _FIELDS,
     LETTER_FORM,
-    StoredRow,
     UnreadableRow,
     approximate_length,
     coerce_message,
-    decode_entries,
     decode_entry,
     decode_row,
     decode_whole_body,
@@ -43,7 +41,6 @@ from autonomy_ctx.memory.encoding import (
     same_content,
     to_microseconds,
 )
-from autonomy_ctx.memory.search_text import plain_body_text
 from autonomy_ctx.messages import Summary, wire
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import numbered_ids
@@ -167,21 +164,13 @@ def test_a_body_takes_little_more_than_its_text() -> None:
         assert len(encode_row(coerce(Message(role, "x" * 200)))) <= 450
 
 
-def row(position: int, body: str, counter: str = "c") -> StoredRow:
-    return (position, f"m{position}", 0, 1, counter, len(body), body)
+def row(position: int, body: str, counter: str = "c") -> tuple[int, str, int, int, str, str]:
+    return (position, f"m{position}", 0, 1, counter, body)
 
 
-def test_many_rows_are_read_as_each_of_them_is() -> None:
-    bodies = ['[2,"Uc","x"]', '{"role":"user","content":"y"}', '[2,"",{"role":"user","content":"z","own":1}]']
-    rows = [row(position, body) for position, body in enumerate(bodies, start=3)]
-    assert list(decode_entries(rows)) == [decode_entry(*one[:5], one[6]) for one in rows]
-    assert [entry.position for entry in decode_entries(rows)] == [3, 4, 5]
-
-
-def test_of_many_rows_the_one_that_cannot_be_read_is_named() -> None:
-    rows = [row(7, '[2,"Uc","x"]'), row(9, '[2,"Uc","secret"'), row(10, '[2,"Uc","y"]')]
+def test_the_row_that_cannot_be_read_is_named() -> None:
     with pytest.raises(UnreadableRow, match="position 9 ") as refused:
-        decode_entries(rows)
+        decode_entry(*row(9, '[2,"Uc","secret"'))
     assert (refused.value.__cause__, refused.value.__context__) == (None, None), (
         "they may quote what was said"
     )
@@ -189,7 +178,7 @@ def test_of_many_rows_the_one_that_cannot_be_read_is_named() -> None:
 
 def test_rows_of_one_counter_share_its_name() -> None:
     names = ["".join(letters) for letters in ("one", "one", "two")]
-    entries = decode_entries([row(at, '[2,"Uc","x"]', name) for at, name in enumerate(names)])
+    entries = [decode_entry(*row(at, '[2,"Uc","x"]', name)) for at, name in enumerate(names)]
     first, again, other = [entry.message._origin.counter for entry in entries]
     assert (first, other) == ("one", "two")
     assert again is first
@@ -202,7 +191,6 @@ def test_old_and_new_rows_of_one_message_say_the_same(value: Any) -> None:
     assert same_content(letter_body(message), encode_row(message))
     assert same_content(encode_row(message), letter_body(message))
     assert decode_whole_body(letter_body(message), "m") == decode_whole_body(encode_row(message), "m")
-    assert plain_body_text(letter_body(message)) == plain_body_text(encode_row(message))
 
 
 @some
@@ -364,7 +352,6 @@ def test_a_newer_form_says_to_upgrade(read: Any) -> None:
     with pytest.raises(StoredFormTooNew, match=r"stored format 3.* up to 2; upgrade") as refused:
         read('[3,"anything",{}]')
     assert (refused.value.found, refused.value.known) == (3, 2)
-    assert plain_body_text('[3,"Uc","x"]') is None
 
 
 @some

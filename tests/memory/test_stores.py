@@ -9,8 +9,10 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from stores.all import AllContracts
 
 from autonomy_ctx import Memory
 from autonomy_ctx.memory.cache import WindowCache
@@ -18,7 +20,7 @@ from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Lease, StoredSegment
 from autonomy_ctx.stores import Store
-from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, make_drafts, make_message
+from autonomy_ctx.testing import MAIN, StoppedClock, make_drafts, make_message
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def seconds(clock: StoppedClock) -> Callable[[], float]:
     return lambda: clock().timestamp()
 
 
-class TestInProcessStore(StoreContract):
+class TestInProcessStore(AllContracts):
     @pytest.fixture
     async def store(self, clock: StoppedClock) -> AsyncIterator[Store]:
         store = InProcessStore(clock=seconds(clock))
@@ -38,7 +40,7 @@ class TestInProcessStore(StoreContract):
         await store.close()
 
 
-class TestSqliteStore(StoreContract):
+class TestSqliteStore(AllContracts):
     @pytest.fixture
     async def store(self, sqlite_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
         store = SqliteStore(str(sqlite_path), clock=seconds(clock))
@@ -46,37 +48,26 @@ class TestSqliteStore(StoreContract):
         await store.close()
 
 
-class _HotStore(WindowCache):
-    """Kept windows over SQLite, with all that is no log of the store below."""
+class _HotStore:
+    """Windows over SQLite that are read from a cache."""
 
     def __init__(self, store: SqliteStore) -> None:
-        super().__init__(store)
-        self.check, self.close = store.check, store.close
-        self.summary, self.pin = store.summary, store.pin
-        self.commit_segment, self.undo_segment = store.commit_segment, store.undo_segment
-        self.drop_segments = store.drop_segments
-        self.facts, self.write_facts, self.remove_fact = store.facts, store.write_facts, store.remove_fact
-        self.enqueue_task, self.claim, self.claim_next = store.enqueue_task, store.claim, store.claim_next
-        self.extend, self.complete_task = store.extend, store.complete_task
-        self.begin_turn, self.renew_turn = store.begin_turn, store.renew_turn
-        self.leave_turn, self.wait_for_turn = store.leave_turn, store.wait_for_turn
-        self.put_records, self.read_records = store.put_records, store.read_records
-        self.drop_records, self.search = store.drop_records, store.search
-        self.append_with_records = store.append_with_records
-        self.list_agents, self.list_scopes = store.list_agents, store.list_scopes
-        self.list_conversations = store.list_conversations
-        self.fork, self.shared_until = store.fork, store.shared_until
-        self._store = store
+        self._store, self._windows = store, WindowCache(store)
+        self.read = self._windows.read
 
-    @property
-    def identity(self) -> object:
-        return self._store.identity
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def delete(self, scope: str, agent: str | None = None, *given: Any) -> int:
+        deleted = await self._store.delete(scope, agent, *given)
+        self._windows.forget(agent, scope, given[0] if given else None)
+        return deleted
 
 
-class TestHotWindows(StoreContract):
+class TestHotWindows(AllContracts):
     @pytest.fixture
     async def store(self, sqlite_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
-        store = _HotStore(SqliteStore(str(sqlite_path), clock=seconds(clock)))
+        store = cast(Store, _HotStore(SqliteStore(str(sqlite_path), clock=seconds(clock))))
         yield store
         await store.close()
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.language.stemmer import stem_word
-from autonomy_ctx.memory.recall import index_conversation
-from autonomy_ctx.memory.recall_query import parse_query
+from autonomy_ctx.memory.recall import index_conversation, parse_query
 from autonomy_ctx.memory.search_terms import related_stems
 from autonomy_ctx.memory.store import IndexedMessage, Key
 from autonomy_ctx.memory.term_index import (

@@ -14,8 +14,9 @@ import pytest
 
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Store, TurnToken
+from autonomy_ctx.memory.store import TurnToken
 from autonomy_ctx.testing import MAIN, StoppedClock, make_drafts, make_message
 
 STEPS, OWNERS, SECONDS = 150, 6, 10

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -21,6 +21,7 @@ from autonomy_ctx.errors import EmbedderReplaced, InvalidKey, InvalidVectors, Ve
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.vector_index import MAX_BATCH, VectorIndex
 from autonomy_ctx.memory.vector_matrix import VectorMatrix, pack_vectors
+from autonomy_ctx.stores import Store
 from autonomy_ctx.testing import MAIN
 
 TOPICS = {
@@ -397,7 +398,7 @@ async def test_a_store_without_vectors_is_refused_when_memory_is_made() -> None:
             return getattr(self.inner, name)
 
     with pytest.raises(VectorsUnsupported, match="Plain cannot store vectors"):
-        Memory(store=Plain(), embedder=embed_topics)
+        Memory(store=cast(Store, Plain()), embedder=embed_topics)
 
 
 async def test_a_wrapped_store_keeps_vectors_too() -> None:
@@ -408,7 +409,7 @@ async def test_a_wrapped_store_keeps_vectors_too() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.inner, name)
 
-    async with Memory(store=Wrapped(), embedder=embed_topics, embedder_timeout=30) as memory:
+    async with Memory(store=cast(Store, Wrapped()), embedder=embed_topics, embedder_timeout=30) as memory:
         await say(memory, "a dog")
         await memory.embed_messages("ana")
         assert await find(memory, "animal") == ["a dog"]

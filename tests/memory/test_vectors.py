@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from memory.scripts import run_on
+from stores.vectors import BlocksContract
 
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.search_text import SearchScope
@@ -17,10 +18,10 @@ from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
 from autonomy_ctx.stores import Store
 from autonomy_ctx.testing import MAIN
 from autonomy_ctx.testing.values import OTHER
-from autonomy_ctx.testing.vector_contract import VectorsContract, pack_topic
+from autonomy_ctx.testing.vector_contract import pack_topic
 
 
-class TestInProcessVectors(VectorsContract):
+class TestInProcessVectors(BlocksContract):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         store = InProcessStore()
@@ -28,7 +29,7 @@ class TestInProcessVectors(VectorsContract):
         await store.close()
 
 
-class TestSqliteVectors(VectorsContract):
+class TestSqliteVectors(BlocksContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         store = SqliteStore(str(tmp_path / "memory.db"))
@@ -60,9 +61,9 @@ class TestSqliteVectors(VectorsContract):
         await self.say(store, "first cat", "second cat")
         await self.say(store, "a soup", key=OTHER)
         await self.embed_all(store)
-        number = await self.vectors_of(store).use_embedder("others", 3)
+        number = await store.use_embedder("others", 3)
         [block] = await self.blocks(store, number, conversation="other")
-        assert await self.vectors_of(store).put_vectors(self.embed([block]), embedder=number)
+        assert await store.put_vectors(self.embed([block]), embedder=number)
         with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
             assert connection.execute("SELECT DISTINCT embedder FROM vector").fetchall() == [(number,)]
 

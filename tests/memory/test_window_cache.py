@@ -234,7 +234,7 @@ def test_any_history_of_reads_and_writes_gives_the_windows_of_the_store(
 async def test_asking_for_no_messages_hides_none_later() -> None:
     store = InProcessStore()
     hot = WindowCache(store)
-    await hot.append(MAIN, spoken(1, 3))
+    await store.append(MAIN, spoken(1, 3))
     assert list((await hot.read(MAIN, limit=0)).entries) == []
     assert len((await hot.read(MAIN, limit=5)).entries) == 3
 

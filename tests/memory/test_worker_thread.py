@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from autonomy_ctx.memory.worker_thread import WaiterFactory
+from autonomy_ctx.memory.worker_thread import Waiter
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def anyio_backend() -> str:
 
 
 async def test_a_notification_right_after_the_timeout_is_not_overlooked() -> None:
-    loop, waiter = asyncio.get_running_loop(), WaiterFactory(0).make()
+    loop, waiter = asyncio.get_running_loop(), Waiter(0)
     wait = waiter.wait()
     # Due after the timer of the wait, and before the task goes on.
     loop.call_at(loop.time(), waiter.notify)

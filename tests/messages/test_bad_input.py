@@ -55,6 +55,7 @@ MESSAGES: list[tuple[Any, str]] = [
     ({"type": "agent_handoff"}, "`type` is 'agent_handoff'; a message has the type `message` or none"),
     (user(type="x" * 99), f"`type` is '{'x' * 39}...; a message has the type `message` or none"),
     (user(type=["x"]), "`type` is ['x']; a message has the type `message` or none"),
+    (user([user("x")]), "`content[0]` is a message, not a part of one; give one message at a time"),
     # Role and content.
     ({"content": "x"}, f"`role` is missing; {ROLES}"),
     ({"role": "bot", "content": "x"}, f"`role` is 'bot'; {ROLES}"),

@@ -6,17 +6,24 @@ Until then the garbage collector follows few objects for them: a full collection
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
-from autonomy_ctx.language.digest import read_for_digest
-from autonomy_ctx.messages.text_cache import count_cached_texts, forget_texts
+from autonomy_ctx.language import digest
+from autonomy_ctx.messages.text_cache import forget_texts
+from autonomy_ctx.tokens import TokenCounter
 
 SENTENCES = [
     f"Please always send the invoices of customer {number} to office-{number}@example.com by Friday."
     for number in range(500)
 ]
+
+
+def count_cached_texts() -> int:
+    cached: Any = digest._weigh_once
+    return int(cached.cache_info().currsize)
 
 
 async def hold_conversation(memory: Memory) -> None:
@@ -47,6 +54,10 @@ async def test_a_deletion_leaves_no_text_in_a_cache(what: str) -> None:
         assert count_cached_texts() == 0
 
 
+def read(text: str) -> None:
+    digest.digest([Message("assistant", text)], tokens=20, counter=TokenCounter())
+
+
 def count_followed_objects() -> int:
     """How many objects the garbage collector follows."""
     # A collection takes out tuples in which nothing has to be followed, the next one tuples of these.
@@ -56,10 +67,10 @@ def count_followed_objects() -> int:
 
 
 def test_the_garbage_collector_follows_few_objects_for_a_sentence_of_a_digest() -> None:
-    list(read_for_digest([Message("assistant", "Makes the patterns of order-1.")]))
+    read("Makes the patterns of order-1.")
     forget_texts()
     before = count_followed_objects()
     for at in range(0, len(SENTENCES), 20):
-        list(read_for_digest([Message("assistant", " ".join(SENTENCES[at : at + 20]))]))
+        read(" ".join(SENTENCES[at : at + 20]))
     assert count_cached_texts() == len(SENTENCES) / 20
     assert count_followed_objects() - before < 1.5 * len(SENTENCES)

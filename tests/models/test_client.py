@@ -374,10 +374,10 @@ async def test_a_cancelled_caller_is_cancelled_and_nothing_else() -> None:
         (Answer([b'{"choices": [']), "is not JSON"),
         (Answer([b"[" * 200_000]), "is not JSON"),
         (Answer([b"[1]"]), "is not a JSON object"),
-        (as_json({}), "holds no answer"),
-        (as_json({"choices": []}), "holds no answer"),
-        (as_json({"choices": "odd", "usage": 3}), "holds no answer"),
-        (as_json(error("server_error")), r"holds an error \(server_error\)"),
+        (as_json({}), "has no answer"),
+        (as_json({"choices": []}), "has no answer"),
+        (as_json({"choices": "odd", "usage": 3}), "has no answer"),
+        (as_json(error("server_error")), r"is an error \(server_error\)"),
         (Answer([b"{}"], headers={"content-encoding": "br"}), "not asked for"),
         (Answer([b"{}"], headers={"content-encoding": "gzip"}), "cannot be decompressed"),
     ],
@@ -392,10 +392,10 @@ async def test_a_success_that_holds_no_answer_is_an_invalid_reply(answer: Answer
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (events(), "holds no answer"),
+        (events(), "has no answer"),
         (events([1]), "not a JSON object"),
         (Answer([b"data: {\n\n"]), "not a JSON object"),
-        (events({"error": {"message": KEY, "code": "bad"}}), r"holds an error \(bad\)"),
+        (events({"error": {"message": KEY, "code": "bad"}}), r"is an error \(bad\)"),
     ],
 )
 async def test_a_stream_that_holds_no_answer_is_an_invalid_reply(answer: Answer, problem: str) -> None:

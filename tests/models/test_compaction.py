@@ -68,6 +68,18 @@ async def test_thinking_behind_a_block_goes_back_and_fits() -> None:
     assert reply.thinking.block == block.name
 
 
+async def test_claude_clears_results_itself_if_it_is_told_to_and_still_compacts() -> None:
+    server, clearing = ProviderServer(), {"type": "clear_tool_uses_20250919"}
+    model = make_model(server, context_management={"edits": [clearing]})
+    messages = await talk(model, 2)
+    await written(model, messages)
+    assert server.refused == []
+    first, *_, last = server.requests
+    assert first.body["context_management"] == {"edits": [clearing]}
+    assert "context-management-2025-06-27" in first.headers["anthropic-beta"]
+    assert "context_management" not in last.body
+
+
 async def test_thinking_survives_two_blocks() -> None:
     server = ProviderServer()
     model = make_model(server, thinking=BINDING, headers=BINDING_HEADER)

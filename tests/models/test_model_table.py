@@ -113,3 +113,13 @@ def test_the_table_and_the_test_server_have_the_same_rules_for_claude(name: str)
         assert info.system_messages == rules.takes_system_messages
         assert info.compaction == rules.compacts
         assert info.cache.min_tokens == rules.min_cached_tokens
+
+
+def test_a_local_server_has_the_window_of_your_row_and_not_of_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MODELS, "my-model", ModelInfo(name="my-model", window=32_000))
+    url = "http://127.0.0.1:8000/v1"
+    assert Model("my-model", base_url=url).context_window == 32_000
+    assert Model("vllm/my-model").context_window == 32_000
+    assert Model("vllm/gpt-oss-20b").context_window is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import Agent, ChatContext, Memory, SummarizedHistorySection, tool
 from autonomy_ctx.compaction.prompt import batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta
+from autonomy_ctx.formats.output_schema import find_problem, sample_value
 from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.transcript import transcript
@@ -206,6 +209,46 @@ async def test_an_agent_without_a_network_uses_its_tool_once_in_a_turn() -> None
             call.id for message in (*reply.messages, *again.messages) for call in message.tool_calls or ()
         ]
         assert len(set(calls)) == 2
+
+
+@dataclass
+class Leg:
+    city: str
+    kind: Literal["bus", "train"]
+
+
+@dataclass
+class Trip:
+    days: int
+    start: date
+    legs: list[Leg]
+    note: str | None = None
+
+
+async def test_a_structured_answer_fits_its_schema() -> None:
+    async with Agent(model="offline", tools=[get_weather]) as agent:
+        reply = await agent.send("Plan a trip.", output=Trip)
+        assert reply.output == Trip(days=0, start=date(2000, 1, 1), legs=[])
+        assert reply.steps == 1
+        after_a_call = await agent.send("What is the weather in Oslo?", output=Trip)
+        assert (after_a_call.output, after_a_call.steps) == (reply.output, 2)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 3, "maxLength": 5},
+        {"type": "array", "items": {"type": "integer", "minimum": 3}, "minItems": 2},
+        {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "null"}], "minItems": 3},
+        {"type": "number", "exclusiveMinimum": 5},
+        {"type": ["integer", "null"]},
+        {"anyOf": [{"enum": ["a", "b"]}, {"type": "integer"}]},
+        {"allOf": [{"type": "object", "required": ["x"], "properties": {"x": {"const": 7}}}]},
+        {},
+    ],
+)
+def test_a_sample_fits_its_schema(schema: dict[str, Any]) -> None:
+    assert find_problem(schema, sample_value(schema)) is None
 
 
 async def test_a_call_is_streamed() -> None:

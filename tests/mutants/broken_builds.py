@@ -169,9 +169,9 @@ def say_the_time(build_context: Function) -> Function:
     return broken
 
 
-def keep_no_record(make_draft: Function) -> Function:
-    async def broken(*args: Any, **options: Any) -> None:
-        return None
+def keep_no_record(make_drafts: Function) -> Function:
+    async def broken(*args: Any, **options: Any) -> list[Any]:
+        return []
 
     return broken
 
@@ -496,7 +496,7 @@ BUILDS = (
     BrokenBuild(
         name="turns-are-not-recorded",
         promise="Every context can be explained",
-        function="autonomy_ctx.agents.explain:ContextRecords.make_draft",
+        function="autonomy_ctx.agents.explain:ContextRecords.make_drafts",
         replacement=keep_no_record,
         tests=("tests/agents/test_explain.py::test_every_step_is_explained_as_the_model_saw_it",),
     ),
@@ -519,7 +519,7 @@ BUILDS = (
     ),
     BrokenBuild(
         name="nothing-is-known-of-what-was-sent",
-        promise="Each request begins with the one before",
+        promise="Each request begins with the previous one",
         function="autonomy_ctx.template.epoch_store:draft_epoch",
         replacement=forget_what_was_sent,
         tests=(
@@ -529,14 +529,14 @@ BUILDS = (
     ),
     BrokenBuild(
         name="removed-text-stays-in-the-context",
-        promise="Each request begins with the one before",
+        promise="Each request begins with the previous one",
         function="autonomy_ctx.template.epoch:continue_epoch",
         replacement=keep_removed_lines,
         tests=("tests/agents/test_epochs.py::test_a_removed_entry_of_a_profile_is_in_no_later_request",),
     ),
     BrokenBuild(
         name="inserts-are-lost-with-the-process",
-        promise="Each request begins with the one before",
+        promise="Each request begins with the previous one",
         function="autonomy_ctx.template.epoch_row:restore_epoch",
         replacement=restore_without_inserts,
         tests=("tests/agents/test_epochs.py::test_sections_that_change_are_appended_and_the_rest_stays",),

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from docs.readme_server import serve_openai
 from docs.snippets import ROOT, snippets
+from needed_programs import report_missing
+from postgres_server import ServerMissing, start_server
+
+from docs.tutorial import CHAPTERS, differences, output_on, program_of, running, without_address
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 VERSION = PROJECT["version"]
@@ -25,6 +34,7 @@ FRAMEWORKS = ROOT / "tests" / "adapters"
 PROGRAMS = {
     "tokens": "from autonomy_ctx.tokens import ExactTextCounter; ExactTextCounter('gpt-5').count('one two')",
     "embeddings": "import model2vec, numpy; from autonomy_ctx import Memory; Memory('sqlite:///a.db')",
+    "images": "from autonomy_ctx import Agent; Agent('a', model='offline', max_image_side='auto')",
     "otel": "import opentelemetry.trace; from autonomy_ctx.tracing import trace_conversation_id",
     "local": "import xllamacpp",
     "server": "from autonomy_ctx.server import http, inspector_app; http(port=0)",
@@ -145,6 +155,90 @@ def test_the_readme_runs_after_an_install(
         with serve_openai(monkeypatch):
             printed = run_command([environment.python, "-W", "error", "snippet.py"], folder)
         assert printed == snippet.prints, snippet.place
+
+
+def test_only_the_contract_of_a_store_needs_pytest(environment: Environment, wheel: Path) -> None:
+    environment.install(wheel)
+    names = environment.run("""
+from autonomy_ctx import testing
+for name in testing.__all__:
+    try:
+        getattr(testing, name)
+    except ImportError as error:
+        print(error)
+""")
+    assert names == "autonomy_ctx.testing.StoreContract needs pytest: pip install pytest\n"
+
+
+TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
+_SHELL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a reader does beside these: a folder, an environment, a database, and requests to the last program.
+_BY_HAND = ("mkdir", "cd", "python3", "source", "docker", "export", "curl")
+
+
+def shell_commands(page: Path) -> Iterator[list[str]]:
+    """The commands of a page, word by word, in order."""
+    for block in _SHELL.findall(page.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            words = shlex.split(line)
+            if words[0] not in _BY_HAND:
+                yield words
+
+
+@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
+def test_a_chapter_of_the_tutorial_runs_with_only_what_it_names(
+    page: Path, wheel: Path, environment: Environment
+) -> None:
+    """Its commands, after those of the first page, with the program that it shows."""
+    folder = environment.folder / "pedal"
+    folder.mkdir()
+    done = []
+    for words in (*shell_commands(TUTORIAL), *shell_commands(page)):
+        match words:
+            case ["pip", "install", package]:
+                assert package.partition("[")[0] == "autonomy-ctx"
+                environment.install(package.replace("autonomy-ctx", str(wheel)))
+            case ["python", name]:
+                program = folder / name
+                program.write_text(snippets(page)[-1].source, encoding="utf-8")
+                check_program(environment.python, program, page)
+            case ["autonomy-ctx", "inspect", *_]:
+                check_inspector([environment.python.parent / words[0], *words[1:]], folder)
+            case _:
+                pytest.fail(f"{page.name} has a command that this test does not know: {shlex.join(words)}")
+        done.append(words[0])
+    assert done[0] == "pip"
+    assert done.count("python") == 1
+
+
+def check_program(python: Path, program: Path, page: Path) -> None:
+    """Run the program of a chapter; the last one needs a server, and is a server."""
+    assert program.name == program_of(page).name
+    if "DATABASE_URL" not in program.read_text(encoding="utf-8"):
+        printed = run_command([python, "-W", "error", program], program.parent)
+        assert differences(printed, output_on(page)) == []
+        assert (program.parent / "pedal.db").exists()
+        return
+    try:
+        server = start_server()
+    except ServerMissing as problem:
+        report_missing(problem)
+    with closing(server), running(python, program, server.url()) as (printed, _):
+        assert without_address(printed) == output_on(page)
+
+
+def check_inspector(command: list[object], folder: Path) -> None:
+    """It prints the address of a page; Ctrl-C stops it."""
+    with subprocess.Popen(list(map(str, command)), cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        try:
+            assert "conversation%3Dmay" in address
+            with urlopen(address.partition("#")[0]) as page:
+                assert b"<title>Inspector</title>" in page.read()
+        finally:
+            process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
 
 
 def check_extra(environment: Environment, wheel: Path, extra: str, program: str, constraints: Path) -> None:

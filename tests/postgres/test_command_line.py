@@ -32,7 +32,7 @@ def test_reading_makes_no_tables_and_migrating_does(database_url: str, tmp_path:
         found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'autonomy_ctx'")
         assert found.fetchone() is None
     made = run_command("migrate", "-m", database_url, cwd=tmp_path)
-    assert "has its tables now, with schema version" in made.stdout
+    assert "now has tables of schema version" in made.stdout
     listed = run_command("conversations", "-m", database_url, cwd=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "there are no conversations yet\n")
 
@@ -56,7 +56,7 @@ def test_the_doctor_knows_the_server_and_its_rights(
     assert {name: status for name, (status, _) in found.items() if status != "ok"} == {}
     assert found["server"][1].startswith("PostgreSQL ")
     assert "upgrade the tables" in found["rights"][1]
-    assert found["notifications"] == ("ok", "processes wake each other at once")
+    assert found["notifications"] == ("ok", "processes notify each other at once")
 
     role = sql.Identifier(f"reader_of_{database}")
     with psycopg.connect(database_url, autocommit=True) as connection:

@@ -14,8 +14,8 @@ from postgres_server import Databases
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import CopyConflict, CopyMismatch
 from autonomy_ctx.memory.encoding import MessageRow
-from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.memory.sql import transfer as scripts
+from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.stores import CopyProgress, Key, copy_memory
 from autonomy_ctx.testing import make_message
 
@@ -92,18 +92,19 @@ async def test_an_interrupted_copy_goes_on_where_it_stopped(
     source: Memory, target: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autonomy_ctx.memory.transfer.MESSAGES_PER_PAGE", 10)
-    assert isinstance(target.store, PostgresStore | SqliteStore)
-    import_messages, pages = target.store.import_messages, 0
+    import_messages, pages = scripts.import_messages, 0
 
-    async def fail_at_third(key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
+    async def fail_at_third(
+        session: Session, key: Key, rows: Sequence[MessageRow], *, generation: int
+    ) -> None:
         nonlocal pages
         pages += 1
         if pages == 3:
-            raise InterruptedError
-        await import_messages(key, rows, generation=generation)
+            raise LookupError
+        await import_messages(session, key, rows, generation=generation)
 
-    monkeypatch.setattr(target.store, "import_messages", fail_at_third)
-    with pytest.raises(InterruptedError):
+    monkeypatch.setattr(scripts, "import_messages", fail_at_third)
+    with pytest.raises(LookupError):
         await copy_memory(source, target)
     assert (await target.head("ana", "talk")).count == 20
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from postgres_server import PostgresServer, wait_until
 
 from autonomy_ctx import Memory
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Store
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from postgres.proxy import COMMIT, CuttingProxy
 

@@ -11,14 +11,15 @@ import psycopg
 import pytest
 import pytest_asyncio
 from postgres_server import PostgresServer, StopMode
+from stores.facts import make_change
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Key, Lease, Store
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.memory.store import Key, Lease
 from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
-from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import make_segment
 from postgres.proxy import COMMIT, CuttingProxy
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 from postgres_server import Databases
+from stores.outline import OutlineContract
 
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Store
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.testing import StoppedClock
-from autonomy_ctx.testing.outline_contract import OutlineContract
 from postgres.test_stores import ServerClock
 
 

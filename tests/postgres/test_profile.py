@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 from postgres_server import Databases
+from stores.profile import ProfileContract
 
 from autonomy_ctx import Memory
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Store
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.testing import StoppedClock
-from autonomy_ctx.testing.profile_contract import ProfileContract
 from postgres.test_stores import ServerClock
 
 

@@ -14,11 +14,14 @@ import pytest_asyncio
 from anyio.lowlevel import checkpoint
 
 from autonomy_ctx.memory.postgres import search
+from autonomy_ctx.memory.postgres.session import PostgresSession
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.search_terms import IndexTerms
 from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, SearchScope
+from autonomy_ctx.memory.sql.search import find_messages, read_blocks, read_state, write_blocks
+from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import Key, SearchHit, Store
+from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 ANA = SearchScope("", "ana", None)
@@ -57,8 +60,9 @@ async def entries(connection: psycopg.AsyncConnection[Any]) -> list[int]:
 
 async def read_entries(connection: psycopg.AsyncConnection[Any]) -> list[IndexBlock]:
     """What a search would take into the index now."""
-    state = await search.read_state(connection, ANA)
-    return await search.read_index_blocks(connection, state.unindexed)
+    session = PostgresSession(connection)
+    state = await read_state(session, ANA)
+    return [block.split() for block in await read_blocks(session, state.unindexed)]
 
 
 async def test_the_same_messages_are_found_as_in_sqlite_and_in_its_order(
@@ -107,7 +111,7 @@ async def test_an_index_of_an_old_folding_is_made_anew_in_blocks(
     first = await read_entries(connection)
     assert [(block.start, block.end < 703) for block in first] == [(0, True)]
     async with connection.transaction():
-        await search.write_index_blocks(connection, ANA, first)
+        await write_blocks(PostgresSession(connection), search.TSVECTOR, ANA, first)
     assert await entries(connection) == list(range(1, 704)), "the old rest is found as it is"
     assert [hit.position for hit in await store.search("", "ana", "Müller")] == [702, 703]
     assert [hit.position for hit in await store.search("", "ana", "Haus")] == [1]
@@ -134,7 +138,7 @@ async def test_what_is_deleted_while_it_is_indexed_does_not_get_into_the_index(
     read = await read_entries(connection)
     await store.delete("ana", "", "trip", ["t1"])
     async with connection.transaction():
-        await search.write_index_blocks(connection, ANA, read)
+        await write_blocks(PostgresSession(connection), search.TSVECTOR, ANA, read)
     assert await entries(connection) == []
     assert [hit.position for hit in await store.search("", "ana", "museum")] == [2]
     assert await entries(connection) == [2]
@@ -147,7 +151,7 @@ async def test_appends_go_on_while_the_index_is_written_and_deletions_wait(
     read = await read_entries(connection)
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as observer:
         async with connection.transaction():
-            await search.write_index_blocks(connection, ANA, read)
+            await write_blocks(PostgresSession(connection), search.TSVECTOR, ANA, read)
             await append_texts(store, "museum green")
             deletion = asyncio.create_task(store.delete("ana", "", "trip", ["t1"]))
             while not deletion.done() and await (await observer.execute(WAITING)).fetchone() != (1,):
@@ -181,7 +185,7 @@ async def test_a_search_passes_over_no_entry_of_another_scope(
         )
         await store.search("", scope, "museum")
     await connection.execute("VACUUM ANALYZE autonomy_ctx.search_entry")
-    state = await search.read_state(connection, ANA)
+    state = await read_state(PostgresSession(connection), ANA)
     queries = [f"'{state.scope_number}xmuseum'"]
     values = {
         "terms": queries,
@@ -190,11 +194,11 @@ async def test_a_search_passes_over_no_entry_of_another_scope(
         "any_term": queries[0],
         "exact_terms": 1,
     }
-    values |= {"messages": 3, "limit": 10}
+    values |= {"agent": "", "scope": "ana", "limit": 10}
     # So small a table would be read whole.
     await connection.execute("SET enable_seqscan = off")
     cursor = await connection.execute(
-        "EXPLAIN (ANALYZE, FORMAT JSON) " + search._SELECT_SCOPE_HITS,
+        "EXPLAIN (ANALYZE, FORMAT JSON) " + search.SELECT_SCOPE_HITS,
         values,
     )
     [(plan,)] = await cursor.fetchall()
@@ -214,12 +218,17 @@ async def test_a_term_may_have_any_character(connection: psycopg.AsyncConnection
     [block] = await read_entries(connection)
     async with connection.transaction():
         terms = {1: IndexTerms(hostile, hostile)}
-        await search.write_index_blocks(connection, ANA, [block._replace(terms=terms)])
-    state = await search.read_state(connection, ANA)
-    for term in hostile:
-        [hit] = await search.find_messages(connection, ANA, state, QueryTerms([term]), 10)
-        assert hit.position == 1
-    assert await search.find_messages(connection, ANA, state, QueryTerms(["b", "a", "it"]), 10) == []
+        await write_blocks(PostgresSession(connection), search.TSVECTOR, ANA, [block._replace(terms=terms)])
+    assert [await found_positions(connection, term) for term in hostile] == [[1]] * len(hostile)
+    assert await found_positions(connection, "b", "a", "it") == []
+
+
+async def found_positions(connection: psycopg.AsyncConnection[Any], *terms: str) -> list[int]:
+    found = await find_messages(
+        PostgresSession(connection), search.TSVECTOR, ANA, QueryTerms(terms), 10, even_if_stale=True
+    )
+    assert isinstance(found, list)
+    return [hit.position for hit in found]
 
 
 async def test_the_largest_message_of_different_characters_fits_into_the_index(store: PostgresStore) -> None:

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 from postgres_server import Databases, PgBouncer
+from stores.all import AllContracts
 
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Store
-from autonomy_ctx.testing import StoppedClock, StoreContract
+from autonomy_ctx.memory.sql.store import Store
+from autonomy_ctx.testing import StoppedClock
 
 
 class ServerClock(StoppedClock):
@@ -54,7 +55,7 @@ def stores_database(databases: Databases, prepared_database: str) -> Iterator[st
     databases.drop(name)
 
 
-class TestPostgresStore(StoreContract):
+class TestPostgresStore(AllContracts):
     @pytest.fixture
     def clock(self, databases: Databases, stores_database: str) -> Iterator[StoppedClock]:
         clock = ServerClock(databases.url_of(stores_database))

@@ -12,9 +12,8 @@ from agents.kit import call, calls
 
 from autonomy_ctx import Agent, Memory, tool
 from autonomy_ctx.errors import StoreError, TurnLost
-from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Draft, TurnStart, TurnToken
+from autonomy_ctx.memory.store import Draft, RecordDraft, TurnStart, TurnToken
 from autonomy_ctx.testing import MAIN, ScriptedModel, make_drafts, make_message
 from postgres.proxy import COMMIT, CuttingProxy
 
@@ -123,7 +122,7 @@ async def test_a_turn_ends_with_its_record_in_one_statement(
     start = await begin(store, "a", "question")
     statements.clear()
     hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
-    assert await store.append_with_records(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
+    assert await store.append(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
     assert len(statements) == 1
     assert [one.body for one in await store.read_records(MAIN, "k")] == ["record"]
 
@@ -135,7 +134,7 @@ async def test_a_turn_whose_end_got_no_answer_has_its_record_once(
     start = await begin(proxied, "a", "question")
     hold, record = TurnToken(MAIN, start.ticket, "a"), RecordDraft("k", "a", "record", keep=1, generation=0)
     proxy.cut_at(END, forward=forward)
-    assert await proxied.append_with_records(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
+    assert await proxied.append(MAIN, drafts("answer"), [record], turn=hold, ends=True) == [2]
     assert proxy.cuts == 1
     assert [one.body for one in await proxied.read_records(MAIN, "k")] == ["record"]
     assert await texts(proxied) == ["question", "answer"]

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 from postgres_server import Databases, PgBouncer, PostgresServer, start_server
+from stores.vectors import BlocksContract
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.memory.postgres.store import PostgresStore
-from autonomy_ctx.memory.store import Store
-from autonomy_ctx.testing.vector_contract import VectorsContract
+from autonomy_ctx.memory.sql.store import Store
 
 ROOT = Path(__file__).parents[2]
 HAS_COLUMN = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'halfvec'"
@@ -55,7 +55,7 @@ def pgvector(pgvector_works: bool) -> None:
         pytest.skip("the pgvector of this server was compiled for another processor")
 
 
-class TestPostgresVectors(VectorsContract):
+class TestPostgresVectors(BlocksContract):
     @pytest_asyncio.fixture
     async def store(self, pgvector: None, database_url: str) -> AsyncIterator[Store]:
         execute(database_url, "CREATE EXTENSION vector")
@@ -79,7 +79,7 @@ def limited_url(databases: Databases, database_url: str) -> Iterator[str]:
     execute(database_url, f"DROP ROLE limited_{name}")
 
 
-class TestPostgresVectorsAsBytes(VectorsContract):
+class TestPostgresVectorsAsBytes(BlocksContract):
     @pytest_asyncio.fixture
     async def store(self, limited_url: str, database_url: str) -> AsyncIterator[Store]:
         store = PostgresStore(limited_url, timeout=10.0)
@@ -88,7 +88,7 @@ class TestPostgresVectorsAsBytes(VectorsContract):
         assert execute(database_url, HAS_COLUMN) == [(0,)]
 
 
-class TestPostgresVectorsBehindPgBouncer(VectorsContract):
+class TestPostgresVectorsBehindPgBouncer(BlocksContract):
     @pytest_asyncio.fixture
     async def store(self, pgvector: None, pgbouncer: PgBouncer, database_url: str) -> AsyncIterator[Store]:
         execute(database_url, "CREATE EXTENSION vector")

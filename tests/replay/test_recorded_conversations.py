@@ -17,7 +17,15 @@ from strategies import some
 from autonomy_ctx import Agent, Memory, Model
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.formats.message_files import InvalidLine, read_lines
-from autonomy_ctx.replay import RecordedConversation, read_conversation, read_conversation_file
+from autonomy_ctx.inspection import list_turns
+from autonomy_ctx.replay import (
+    RecordedConversation,
+    make_grid,
+    read_conversation,
+    read_conversation_file,
+    replay,
+)
+from autonomy_ctx.testing import ScriptedModel, make_message
 
 
 def said(conversation: RecordedConversation) -> list[tuple[str, str]]:
@@ -274,3 +282,25 @@ async def test_a_conversation_of_an_agent_comes_with_its_instructions(tmp_path: 
         assert read.has_times
         with pytest.raises(UnknownConversation):
             await read_conversation(again, "ana", "trip")
+
+
+async def test_turns_have_the_numbers_of_the_memory(memory: Memory) -> None:
+    agent = Agent("helper", instructions="Help.", model=ScriptedModel("Yes."), memory=memory)
+    view = memory.for_agent("helper")
+    await agent.send("one", scope="ana", conversation="trip")
+    await view.append("ana", "trip", make_message("imported, and no turn of the agent", id="m"))
+    await agent.send("two", scope="ana", conversation="trip")
+    read = await read_conversation(view, "ana", "trip")
+    assert [(turn.number, turn.position) for turn in read.turns()] == [(1, 1), (None, 3), (2, 4)]
+    assert [turn.number for turn in read.last_turns(1).turns()] == [2]
+    assert [turn.number for turn in await list_turns(view, "ana", "trip")] == [1, 2]
+    report = await replay(read, make_grid(floors=[2], ceilings=[4]))
+    assert report.has_stored_numbers
+    assert [turn.number for turn in report.best.turns] == [1, None, 2]
+
+
+async def test_without_figures_the_messages_of_the_user_are_counted(memory: Memory) -> None:
+    await memory.append("ana", "trip", *(make_message(text, id=text) for text in ("one", "two")))
+    read = await read_conversation(memory, "ana", "trip")
+    assert [turn.number for turn in read.turns()] == [1, 2]
+    assert not (await replay(read, make_grid(floors=[2], ceilings=[4]))).has_stored_numbers

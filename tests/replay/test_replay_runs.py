@@ -54,6 +54,37 @@ def test_a_setting_says_what_to_write_in_a_program() -> None:
     assert setting.as_argument() == wanted
 
 
+async def test_results_as_excerpts_and_lines_make_contexts_shorter() -> None:
+    grid = make_grid(floors=(6,), ceilings=(12,), result_tokens=(None, 300), clear_results=(None, 1))
+    assert [one.label for one in grid.settings] == [
+        "6/12",
+        "6/12, cleared after 1",
+        "6/12, results 300",
+        "6/12, results 300, cleared after 1",
+    ]
+    assert grid.settings[-1].as_argument() == (
+        'context_summary={"floor": 6, "ceiling": 12}, limits={"tool_result_tokens": 300}, '
+        "clear_results_after=1"
+    )
+    rows = "\n".join(f"row {row}: nothing to see" for row in range(300))
+    messages: list[dict[str, Any]] = []
+    for number in range(12):
+        function = {"name": "read", "arguments": f'{{"path": "file-{number}"}}'}
+        messages += [
+            {"role": "user", "content": f"Read file {number}."},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{number}", "content": f"file {number}\n{rows}"},
+            {"role": "assistant", "content": f"File {number} is read."},
+        ]
+    report = await replay(RecordedConversation(messages, name="files"), grid)
+    whole, cleared, excerpts, both = (run.sent_tokens for run in report.runs)
+    assert both <= excerpts < whole / 3
+    assert cleared < whole
+
+
 # -- measures ---------------------------------------------------------------------------------------------
 
 
@@ -322,7 +353,7 @@ def test_the_cheapest_of_those_that_keep_about_as_much_is_recommended() -> None:
     assert advice.setting == runs[1].setting
     assert advice.reason == (
         "5/40 is the cheapest setting that keeps about as much as the best (10/40): its contexts show 94 % "
-        "of the facts that hold and 50 % of the identifiers. A context has 1,000 tokens on average and at "
+        "of the current facts and 50 % of the identifiers. A context has 1,000 tokens on average and at "
         "most 1,000, and the conversation costs $2.00, 75 % less than with its whole history in every "
         "context."
     )

@@ -12,6 +12,7 @@ from anyio import fail_after
 from summary_models import HeldModel, ScriptedModel, shown, summarized
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
+from autonomy_ctx.compaction.job import MAX_REFUSALS
 from autonomy_ctx.compaction.plan import MAX_BATCH_TOKENS
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import StoppedClock
@@ -32,15 +33,20 @@ async def automatic(
 
 
 async def talked(
-    section: SummarizedHistorySection, memory: Memory, clock: StoppedClock, turns: int, gap: float = 30.0
+    section: SummarizedHistorySection,
+    memory: Memory,
+    clock: StoppedClock,
+    turns: int,
+    gap: float = 30.0,
+    words: str = WORDS,
 ) -> int:
     """So many turns; the number of messages that a summary covers then."""
     for _ in range(turns):
         clock.advance(gap)
-        await memory.append("ana", "trip", Message("user", WORDS, created_at=clock()))
+        await memory.append("ana", "trip", Message("user", words, created_at=clock()))
         await shown(section, memory)
         await section.settled()
-        await memory.append("ana", "trip", Message("assistant", WORDS, created_at=clock()))
+        await memory.append("ana", "trip", Message("assistant", words, created_at=clock()))
     return (await memory.summary("ana", "trip")).covered
 
 
@@ -125,3 +131,15 @@ async def test_long_pauses_ask_for_the_longer_life_of_the_cache() -> None:
             clock.advance(timedelta(hours=5).total_seconds())
             await talked(section, memory, clock, 3)
         assert (await template.compose(memory, "ana", "trip")).long_cache
+
+
+async def test_a_summary_that_was_refused_is_tried_again_when_twice_as_many_messages_wait() -> None:
+    writer = ScriptedModel([*[""] * MAX_REFUSALS, "a short summary"])
+    # So few tokens that all of them fit into one call.
+    how: Any = {"gap": 4_000.0, "words": WORDS[: len(WORDS) // 4]}
+    async with automatic(model=writer) as (section, clock):
+        memory = Memory(clock=clock)
+        while section.get_metrics()["summaries_refused"] < MAX_REFUSALS:
+            assert await talked(section, memory, clock, 1, **how) == 0
+        refused = (await memory.head("ana", "trip")).position
+        assert await talked(section, memory, clock, refused // 2 + 1, **how) > 0

@@ -22,7 +22,7 @@ from autonomy_ctx import (
     create_default_template,
 )
 from autonomy_ctx.compaction import Background
-from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.compaction.calls import CachedRequest
 from autonomy_ctx.compaction.prompt import cached_batch_prompt, opening_of
 from autonomy_ctx.messages import wire
 from autonomy_ctx.models.catalog import PRICES
@@ -242,26 +242,6 @@ async def test_a_wish_goes_along() -> None:
         await composed(section, memory)
         [call] = model.calls
         assert "Above all: Keep every number." in call.messages[-1]["content"]
-
-
-async def test_segments_are_merged_after_the_context_that_shows_them() -> None:
-    memory = Memory()
-
-    def record(call: ModelCall) -> str:
-        return " ".join(f"note {len(model.calls)} of {number}" for number in range(50))
-
-    model = ScriptedModel([record])
-    async with summarized(model, 4, 8, size=1200, share_prefix=True) as section:
-        template = ContextTemplate([SystemInstructionsSection("rule " * 900), section])
-        for number in range(1, 60):
-            await said(memory, number, number)
-            await template.compose(memory, "ana", "trip")
-            await section.settled()
-            if section.get_metrics()["summaries_merged"]:
-                break
-        asked = [call for call in model.calls if "Make those of messages 1 to" in call.prompt]
-        assert is_shared(asked[0])
-        assert "[Messages 1 to" in asked[0].prompt
 
 
 async def test_what_a_message_says_cannot_close_its_mark() -> None:

@@ -114,7 +114,8 @@ def test_a_section_takes_a_config_or_single_options() -> None:
 
 
 def test_unknown_settings_and_other_things_are_refused() -> None:
-    with pytest.raises(ValueError, match="does not know cieling; it takes floor, ceiling"):
+    said = r"does not know cieling \(did you mean 'ceiling'\?\); it takes floor, ceiling"
+    with pytest.raises(ValueError, match=said):
         create_default_template("be kind", context_summary={"cieling": 8})
     with pytest.raises(TypeError, match="context_summary is list; give True, a dict"):
         create_default_template("be kind", context_summary=[1])  # type: ignore[arg-type]

@@ -20,10 +20,10 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction import SwapChoice
 from autonomy_ctx.compaction.config import resolve_settings
+from autonomy_ctx.compaction.cost_model import cheapest
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState
 from autonomy_ctx.compaction.swap import choose_snapshot
-from autonomy_ctx.compaction.swap_policy import cheapest
 from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
@@ -396,6 +396,7 @@ async def broken(swap: Any, roles: list[str]) -> int:
 
 
 @once
+@pytest.mark.nightly
 @given(roles=st.lists(st.sampled_from(["user", "user", "assistant"]), min_size=25, max_size=60))
 async def test_cost_breaks_the_prefix_less_often_than_eager(roles: list[str]) -> None:
     assert await broken("cost", roles) < await broken("eager", roles)

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from server.node_sdk import find_package
+from server.node_sdk import find_claude_code, find_package
 
 
 @pytest.fixture
@@ -17,8 +17,14 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def node_folder() -> Path:
-    """The folder with the OpenAI SDK for Node."""
+    """The folder with the clients for Node."""
     return find_package()
+
+
+@pytest.fixture(scope="session")
+def claude_code() -> Path:
+    """The program of Claude Code."""
+    return find_claude_code()
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:

@@ -13,8 +13,8 @@ from models.model_server import ModelServer
 from models.provider_server import ProviderServer, Step, providing
 from server.tenants import uvicorn_client
 
-from autonomy_ctx.server import openai_app
-from autonomy_ctx.server.openai.endpoint import OpenAIApp
+from autonomy_ctx.server import endpoint_app
+from autonomy_ctx.server.endpoint.app import EndpointApp
 
 KEY = "sk-of-the-client"
 CHAT = "/v1/chat/completions"
@@ -25,7 +25,7 @@ RESPONSES = "/v1/responses"
 class Endpoint:
     """A running endpoint, and the server behind it."""
 
-    app: OpenAIApp
+    app: EndpointApp
     http: httpx.AsyncClient
     upstream: ProviderServer
 
@@ -69,8 +69,8 @@ async def endpoint(*script: Step, **options: Any) -> AsyncIterator[Endpoint]:
 @asynccontextmanager
 async def endpoint_before(upstream: ModelServer, **options: Any) -> AsyncIterator[Endpoint]:
     """An endpoint in front of a server that runs."""
-    given = {"scope": "ana"} if "authenticate" not in options else {}
-    app = openai_app(f"{upstream.url}/v1", **given | options)
+    given = {} if "authenticate" in options else {"scope": "ana"}
+    app = endpoint_app(f"{upstream.url}/v1", **given | options)
     async with uvicorn_client(app) as client:
         client.headers["authorization"] = f"Bearer {KEY}"
         yield Endpoint(app, client, upstream)  # type: ignore[arg-type]

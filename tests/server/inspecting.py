@@ -34,7 +34,7 @@ async def inspected(shown: Memory | Node, **options: Any) -> AsyncIterator[httpx
 async def serving(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     """An inspector, or an application that has one."""
     requests = getattr(app, "requests", None) or ActiveRequests()
-    running = run_server(app, requests, host="127.0.0.1", port=0, grace_seconds=0.5, limits=ServerLimits())
+    running = run_server(app, requests, ServerLimits(grace_seconds=0.5), host="127.0.0.1", port=0)
     async with running as port, client_of(f"http://127.0.0.1:{port}") as client:
         client.headers["authorization"] = f"Bearer {TOKEN}"
         yield client

@@ -49,7 +49,7 @@ async def test_a_message_is_answered_and_kept() -> None:
         first = await here.client.post(ASK, json={"message": "The ferry leaves at 9:40.", **trip})
         assert first.status_code == 200
         answer = (await here.client.post(ASK, json={"message": "When is the ferry?", **trip})).json()
-        assert set(answer) == {"text", "turn", "stop", "question", "steps", "usage"}
+        assert set(answer) == {"text", "turn", "number", "stop", "question", "steps", "usage"}
         assert "9:40" in answer["text"]
         assert (answer["stop"], answer["question"], answer["steps"]) == ("end", None, 1)
         assert answer["usage"]["input_tokens"] > 0
@@ -172,7 +172,7 @@ async def test_parts_params_and_message_ids_reach_the_agent() -> None:
         (b'"hello"', "must be a JSON object"),
         (b"\xff\xfe{", "not JSON"),
         (b'{"message": NaN}', "NaN is not a number"),
-        (b'{"message": "a", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nesting"),
+        (b'{"message": "a", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
         (b'{"message": "a", "params": {"n": ' + b"9" * 5000 + b"}}", "number"),
         (b"{}", "no `message`"),
         (b'{"message": "a", "mesage": "b"}', "unknown field 'mesage'"),

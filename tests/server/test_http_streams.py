@@ -37,7 +37,7 @@ async def test_a_piece_arrives_while_the_model_is_still_speaking() -> None:
         more.set()
         rest = [one async for one in events]
         assert [one.event for one in rest] == ["text", "done"]
-        assert set(rest[-1].data) == {"text", "turn", "stop", "question", "steps", "usage"}
+        assert set(rest[-1].data) == {"text", "turn", "number", "stop", "question", "steps", "usage"}
         assert rest[-1].data["text"] == "Hello"
 
 

@@ -125,7 +125,7 @@ async def test_what_is_not_there_or_wrong_is_told(memory: Memory, agent: Agent) 
             assert error_of(await client.get(f"/api/{path}")) == expected, path
         answer = await client.get("/api/turns?scope=ana&conversation=trip&agent=helper&typo=1")
         assert answer.json()["error"]["message"] == (
-            "the query has an unknown `typo`; it takes agent, scope, conversation, limit"
+            "the query has an unknown `typo`; it takes agent, scope, conversation, before, limit"
         )
         assert error_of(await client.post("/api/turns")) == (405, "MethodNotAllowed")
 

@@ -20,7 +20,7 @@ from server.endpoint import (
     user,
 )
 
-from autonomy_ctx.server import openai_app
+from autonomy_ctx.server import endpoint_app
 
 RULES = {"role": "system", "content": "Be kind."}
 
@@ -158,11 +158,11 @@ async def test_the_sdk_streams_and_goes_on() -> None:
 async def test_arguments_that_mean_nothing_are_refused() -> None:
     for wrong in ("api.openai.com", "ftp://host/v1", "https://user:key@host/v1", "https://host/v1?key=1"):
         with pytest.raises(ValueError, match="upstream must be"):
-            openai_app(wrong, scope="ana")
+            endpoint_app(wrong, scope="ana")
     with pytest.raises(TypeError, match="either `authenticate`"):
-        openai_app("https://host/v1")
+        endpoint_app("https://host/v1")
     with pytest.raises(ValueError, match="scope is empty"):
-        openai_app("https://host/v1", scope="")
+        endpoint_app("https://host/v1", scope="")
 
 
 async def test_thinking_of_a_claude_model_goes_on_only_while_our_part_of_the_request_is_the_same() -> None:
@@ -189,3 +189,42 @@ async def test_thinking_of_a_claude_model_goes_on_only_while_our_part_of_the_req
         await made.ask(rules, *history, user("And?"), conversation="trip", model="served")
     assert sent == [[], [True], [False, False]]
     assert all("thinking_blocks" in one for one in made.sent() if one["role"] == "assistant")
+
+
+async def test_metrics_count_answers_and_tokens_with_the_names_of_a_node() -> None:
+    async with endpoint(Say("Hello."), Say("At nine.")) as made:
+        await made.ask("Hi")
+        await made.ask("Hi", assistant("Hello."), "When?")
+        told = (await made.http.get("/metrics")).text.splitlines()
+        assert {
+            "autonomy_ctx_memory_messages_added_total 4",
+            'autonomy_ctx_agent_turns_total{agent=""} 2',
+            'autonomy_ctx_agent_steps_total{agent=""} 2',
+        } <= set(told)
+        assert 'autonomy_ctx_agent_output_tokens_total{agent=""} 0' not in told
+
+
+async def test_tenants_see_no_metrics_and_the_server_shows_them_with_its_token() -> None:
+    async with endpoint(Say("Hello."), authenticate=lambda request: "ana") as made:
+        await made.ask("Hi")
+        assert (await made.http.get("/metrics")).status_code == 404
+        made.app.metrics_token = "of-the-page"
+        assert (await made.http.get("/metrics")).status_code == 404
+        headers = {"authorization": "Bearer of-the-page"}
+        assert "steps_total" in (await made.http.get("/metrics", headers=headers)).text
+
+
+async def test_clients_with_the_same_words_and_other_instructions_have_a_conversation_each() -> None:
+    rules = [{"role": "system", "content": f"You look after shop {number}."} for number in range(2)]
+    async with endpoint(*[Say("Hello."), Say("Hello."), Say("At nine."), Say("At nine.")]) as made:
+        names: list[set[str]] = [set(), set()]
+        for said in (["Hi"], ["Hi", assistant("Hello."), "When?"]):
+            for number, rule in enumerate(rules):
+                answer = await made.ask(rule, *said)
+                names[number].add(answer.headers["x-conversation-id"])
+                assert made.sent() == [
+                    one if isinstance(one, dict) else {"role": "user", "content": one}
+                    for one in [rule, *said]
+                ]
+        assert [len(one) for one in names] == [1, 1]
+        assert list((await made.stored()).values()) == [["Hi", "Hello.", "When?", "At nine."]] * 2

@@ -26,7 +26,7 @@ from server.endpoint import (
     user,
 )
 
-from autonomy_ctx.server import openai_app
+from autonomy_ctx.server import endpoint_app
 
 TOO_LONG = {"error": {"message": "prompt is too long", "type": "invalid_request_error", "code": None}}
 
@@ -403,7 +403,7 @@ async def test_addresses_that_are_not_there() -> None:
 
 
 async def test_after_its_end_it_says_so() -> None:
-    app = openai_app("http://127.0.0.1:9/v1", scope="ana")
+    app = endpoint_app("http://127.0.0.1:9/v1", scope="ana")
     await app.close()
     await app.close()
     transport = httpx.ASGITransport(app)

@@ -15,18 +15,20 @@ from strategies import examples
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.engine import ContextEngine
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.openai import OpenAIFormat
 from autonomy_ctx.messages.message import ChatRole, TextContent, ToolCall
-from autonomy_ctx.server.openai.conversations import Conversations, Exchange
-from autonomy_ctx.server.openai.history import (
+from autonomy_ctx.server.endpoint.client_api import Exchange, UpstreamAnswer
+from autonomy_ctx.server.endpoint.conversations import Conversations
+from autonomy_ctx.server.endpoint.history import (
     HistoryMessage,
     Placement,
     chain_ids,
     fingerprint,
     place_history,
 )
-from autonomy_ctx.server.openai.requests import ChatCompletions, UpstreamAnswer
+from autonomy_ctx.server.openai.chat_completions import ChatCompletions
 
 ROLES = {"u": ChatRole.USER, "a": ChatRole.ASSISTANT, "t": ChatRole.TOOL}
 
@@ -173,7 +175,7 @@ class Client:
         headers = {"x-conversation-id": "trip"} if self.named else {}
         headers |= {"x-stainless-retry-count": "1"} if is_retry else {}
         request = ChatCompletions().read_request(body, headers, 100)
-        exchange = await self.conversations.begin("ana", request, max_tokens=None)
+        exchange = await self.conversations.begin("ana", request)
         self.last = list(messages)
         self.sent |= {str(one["content"]) for one in messages}
         await self.check(exchange)
@@ -372,14 +374,27 @@ def result_of(call: dict[str, Any]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": "9"}
 
 
+class CountedChat(ChatCompletions):
+    """The API, with counted texts as ids of calls: reading a request makes them plain strings."""
+
+    def read_messages(self, sources: Sequence[Any], first: int) -> list[SourcedMessage]:
+        found = super().read_messages(sources, first)
+        for message in (one.message for one in found):
+            for call in message.tool_calls:
+                object.__setattr__(call, "id", CountedText(call.id))
+            if message.tool_call_id is not None:
+                object.__setattr__(message, "tool_call_id", CountedText(message.tool_call_id))
+        return found
+
+
 async def looks_in_request(messages: Sequence[dict[str, Any]], headers: dict[str, str]) -> int:
     """How often ids are looked at until the messages of a request are stored."""
     async with Memory() as memory:
         engine = ContextEngine(scope="ana", memory=memory, context_summary=False)
         body = {"model": "m", "messages": [{"role": "user", "content": "Go."}, *messages]}
-        request = ChatCompletions().read_request(body, headers, 100)
+        request = CountedChat().read_request(body, headers, 100)
         before = CountedText.looks
-        await Conversations(engine).begin("ana", request, max_tokens=None)
+        await Conversations(engine).begin("ana", request)
         await engine.close()
         return CountedText.looks - before
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ import pytest
 from models.model_server import as_json, chat, serving
 from models.provider_server import Fault, ProviderServer, Step, providing
 from models.provider_words import Asked, Call, Say
-from server.node_sdk import PACKAGE
+from server.node_sdk import PACKAGE, node_environment
 from server.tenants import uvicorn_client
 
 from autonomy_ctx import Memory
-from autonomy_ctx.server import openai_app
+from autonomy_ctx.server import endpoint_app
 
 RUN_SECONDS = 60
 NINE = "pier 3: nine"
@@ -28,12 +27,11 @@ NINE = "pier 3: nine"
 
 async def ask(folder: Path, case: str, upstream: str, memory: Memory, **options: Any) -> Any:
     """What the SDK saw in one case, through an endpoint in front of a provider."""
-    app = openai_app(upstream=f"{upstream}/v1", scope="ana", memory=memory, **options)
-    environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    app = endpoint_app(upstream=f"{upstream}/v1", scope="ana", memory=memory, **options)
     async with uvicorn_client(app) as client:
         command = ["node", str(folder / "client.mjs"), case, str(client.base_url.join("/v1"))]
         with anyio.fail_after(RUN_SECONDS):
-            done = await anyio.run_process(command, env=environment, check=False)
+            done = await anyio.run_process(command, env=node_environment(), check=False)
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
 

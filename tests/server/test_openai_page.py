@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -23,6 +22,7 @@ from models.provider_server import ProviderServer, providing
 from models.provider_words import Asked, Say
 from needed_programs import report_missing
 from pty_process import command_environment
+from server.node_sdk import node_environment
 
 PAGE = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -79,8 +79,10 @@ def running(tmp_path: Path) -> Iterator[Running]:
         ) as process:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())
-            environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-            environment |= {"OPENAI_BASE_URL": told["url"], "OPENAI_API_KEY": "sk-of-the-page"}
+            environment = node_environment() | {
+                "OPENAI_BASE_URL": told["url"],
+                "OPENAI_API_KEY": "sk-of-the-page",
+            }
             yield Running(tmp_path, environment, provider)
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
@@ -135,6 +137,6 @@ def test_the_settings_of_the_coding_agent_can_be_read() -> None:
     settings = tomllib.loads(text)
     provider = settings["model_providers"][settings["model_provider"]]
     assert provider["wire_api"] == "responses"
-    [variables] = [one for one, _ in blocks("bash", having="export")]
+    [variables] = [one for one, _ in blocks("bash", having="export OPENAI_BASE_URL")]
     assert f"OPENAI_BASE_URL={provider['base_url']}\n" in variables
     assert f"export {provider['env_key']}=" in variables

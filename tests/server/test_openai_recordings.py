@@ -22,10 +22,10 @@ from server.tenants import uvicorn_client
 
 from autonomy_ctx import Memory
 from autonomy_ctx.messages.message import ChatRole
-from autonomy_ctx.server import openai_app
+from autonomy_ctx.server import endpoint_app
 
 FOLDER = Path(__file__).parent / "recorded"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+NAMES = ["codex", "opencode", "qwen-code"]
 WITH_SIDE_REQUESTS = ["opencode", "qwen-code"]
 
 
@@ -129,7 +129,7 @@ async def replay(name: str, memory: Memory | str, *, restart_at: int | None = No
     halves = (range(restart_at or len(requests)), range(restart_at or len(requests), len(requests)))
     async with recorded_provider(requests) as provider:
         for numbers in filter(None, halves):
-            app = openai_app(upstream=provider.url, scope="ana", memory=memory, **options)
+            app = endpoint_app(upstream=provider.url, scope="ana", memory=memory, **options)
             async with uvicorn_client(app) as client:
                 for number in numbers:
                     request = requests[number]

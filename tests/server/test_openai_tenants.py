@@ -29,7 +29,7 @@ from starlette.requests import Request
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import AccessDenied
 from autonomy_ctx.inspection import inspect_turn
-from autonomy_ctx.server import OpenAITenant, openai_app
+from autonomy_ctx.server import EndpointTenant, endpoint_app
 
 SERVICE_KEY = "sk-of-the-service"
 ANA, BOB = {"authorization": "Bearer key-of-ana"}, {"authorization": "Bearer key-of-bob"}
@@ -187,9 +187,9 @@ async def test_clients_that_nobody_knows_are_refused() -> None:
 
 
 async def test_a_tenant_may_have_a_key_of_its_own() -> None:
-    async def authenticate(request: Request) -> OpenAITenant | None:
+    async def authenticate(request: Request) -> EndpointTenant | None:
         scope = scope_of(request)
-        return None if scope is None else OpenAITenant(scope, api_key=f"sk-{scope}")
+        return None if scope is None else EndpointTenant(scope, api_key=f"sk-{scope}")
 
     async with endpoint(Say("Hello."), authenticate=authenticate) as made:
         for headers, expected in ((ANA, "sk-ana"), (BOB, "sk-bob")):
@@ -199,7 +199,7 @@ async def test_a_tenant_may_have_a_key_of_its_own() -> None:
             assert seen["authorization"] == f"Bearer {expected}"
             assert "x-api-key" not in seen
             assert seen["openai-organization"] == "org"
-    assert "sk-ana" not in repr(OpenAITenant("ana", api_key="sk-ana"))
+    assert "sk-ana" not in repr(EndpointTenant("ana", api_key="sk-ana"))
 
 
 async def test_refusals_of_the_application_are_errors_of_the_api() -> None:
@@ -331,12 +331,12 @@ async def test_only_who_is_not_authenticated_must_name_this_machine() -> None:
         refused = await ask(made.http, ANA | {"origin": "https://elsewhere.example"}, "Hi")
         assert error_of(refused) == (403, "access_denied")
     with pytest.raises(TypeError, match="allowed_hosts must be a list"):
-        openai_app("https://host/v1", scope="ana", allowed_hosts="app.example")
+        endpoint_app("https://host/v1", scope="ana", allowed_hosts="app.example")
 
 
 async def test_a_mounted_endpoint_has_its_own_prefix() -> None:
     async with serving(as_json(chat("Hello."))) as upstream:
-        app = openai_app(f"{upstream.url}/v1", scope="ana", allowed_hosts=["here"])
+        app = endpoint_app(f"{upstream.url}/v1", scope="ana", allowed_hosts=["here"])
         outer = FastAPI()
         outer.mount("/llm", app)
         transport = httpx.ASGITransport(outer)

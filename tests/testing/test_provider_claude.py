@@ -86,6 +86,11 @@ ACCEPTED: list[tuple[str, list[Body], Body]] = [
     ("a note after a result", [user("Hi"), assistant(CALL), user(RESULT), NOTE], {}),
     ("two notes", [user("Hi"), NOTE, NOTE, assistant(text("Yes")), user("And?")], {}),
     ("another effort", [user("Hi"), LOW_EFFORT, user("And?")], {"betas": ALL_BETAS}),
+    (
+        "another effort of Claude Code",
+        [user("Hi"), LOW_EFFORT, user("And?")],
+        {"betas": ["per-turn-control-2026-07-01"]},
+    ),
     ("a note after a search", [user("Hi"), assistant(SEARCH), NOTE], {}),
 ]
 
@@ -121,6 +126,14 @@ CHANGED: list[tuple[str, str, Body]] = [
     ("messages.0.content.1 differs.", "a message", {"messages": [user("Hello", "Sam")]}),
     ("Content or thinking before it is missing.", "a shorter message", {"messages": [user("Hello")]}),
 ]
+
+
+async def test_the_version_of_claude_code_is_no_part_of_the_prompt() -> None:
+    server = ProviderServer()
+    first, second = ([text(f"x-anthropic-billing-header: cc_version=2.{n};"), text("Help.")] for n in (1, 2))
+    answer = await ask_claude(server, HELLO, system=first)
+    assert answer["usage"]["input_tokens"] == 3
+    assert await find_error([*HELLO, replied(answer), *HELLO], server, system=second) == ""
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from testing.provider_calls import Body, post, text
 
 from autonomy_ctx import Agent, Model, tool
+from autonomy_ctx.formats.base import load_format
 from autonomy_ctx.testing import ProviderServer
 
 GPT = "gpt-5.6-sol"
@@ -109,9 +111,21 @@ async def test_a_prompt_over_the_window_has_a_code() -> None:
     assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
 
 
-async def test_a_stream_is_refused_and_not_answered_in_another_form() -> None:
-    body = {"model": GPT, "input": "Hello", "stream": True}
-    assert (await post(make_server(), "/v1/responses", body)).json()["error"]["param"] == "stream"
+async def test_a_stream_is_the_same_reply_in_pieces() -> None:
+    said = {"/v1/responses": "input", "/v1/chat/completions": "messages"}
+    for path, name in said.items():
+        body = {"model": GPT, name: [HELLO]}
+        whole = await post(make_server(), path, body)
+        streamed = await post(make_server(), path, body | {"stream": True})
+        words = load_format("responses" if name == "input" else "openai")
+        reader = words.reader()
+        for event in streamed.text.split("\n\n"):
+            data = event.rpartition("data: ")[2]
+            if data.startswith("{"):
+                reader.feed(json.loads(data))
+        read, expected = reader.finish(), words.reply(whole.json())
+        assert (read.parts, read.tool_calls) == (expected.parts, expected.tool_calls)
+        assert read.stop == expected.stop
 
 
 # -- chat completions ----------------------------------------------------------------------------
@@ -132,7 +146,8 @@ async def chat(server: ProviderServer, *messages: Any) -> Body:
 
 async def test_a_completion_has_calls_and_no_thinking() -> None:
     [choice] = (await chat(make_server(), HELLO))["choices"]
-    assert (choice["message"], choice["finish_reason"]) == (ASSISTANT, "tool_calls")
+    assert choice["message"] == {**ASSISTANT, "refusal": None}
+    assert choice["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize(

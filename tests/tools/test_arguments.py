@@ -254,7 +254,7 @@ def test_null_stands_for_a_default_of_none_whatever_the_annotation() -> None:
             "has arguments that are not JSON (Expecting property name enclosed in double quotes at ch",
         ),
         ("[1]", "needs a JSON object of arguments, but a list of 1 came"),
-        ('{"a": NaN}', "has arguments that are not JSON (NaN is no JSON value)"),
+        ('{"a": NaN}', "has arguments that are not JSON (NaN is not a JSON value)"),
         ("[" * 100_000, "has arguments that are nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "has arguments that are not JSON (Exceeds the limit"),
     ],

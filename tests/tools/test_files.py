@@ -84,11 +84,11 @@ def test_a_file_is_made_read_replaced_edited_and_removed(disk: Disk) -> None:
 
 def test_an_edit_needs_a_piece_that_occurs_once(disk: Disk) -> None:
     disk.write_file("a.txt", "x x")
-    with pytest.raises(FileRefused, match="does not hold `old_text`"):
+    with pytest.raises(FileRefused, match="does not contain `old_text`"):
         disk.edit_file("a.txt", "y", "z")
-    with pytest.raises(FileRefused, match="does not hold `old_text`"):
+    with pytest.raises(FileRefused, match="does not contain `old_text`"):
         disk.edit_file("a.txt", "", "z")
-    with pytest.raises(FileRefused, match="holds `old_text` 2 times"):
+    with pytest.raises(FileRefused, match="contains `old_text` 2 times"):
         disk.edit_file("a.txt", "x", "z")
     assert disk.read_file("a.txt") == "x x"
 
@@ -189,7 +189,7 @@ def test_text_is_found_as_it_is_written(disk: Disk) -> None:
     assert lines[1].startswith("b/c.md:1: the second line xxx")
     assert len(lines[1]) < 230
     assert disk.search_in_files("line", pattern="*.md").startswith("b/c.md:1:")
-    assert disk.search_in_files("nothing like it") == "[no file holds this text]"
+    assert disk.search_in_files("nothing like it") == "[no file contains this text]"
     for bad in ("", "two\nlines"):
         with pytest.raises(FileRefused, match="a text of one line"):
             disk.search_in_files(bad)
@@ -771,7 +771,7 @@ def test_who_uses_the_root_itself_does_not_see_private_files(tmp_path: Path) -> 
     everybody.write_file("ours.txt", "for all")
     assert everybody.list_directory() == "ours.txt (7 bytes)"
     assert everybody.find_files("**") == "ours.txt"
-    assert everybody.search_in_files("text") == "[no file holds this text]"
+    assert everybody.search_in_files("text") == "[no file contains this text]"
     path = next(path for path in private.root.rglob("mine.txt")).relative_to(private.root)
     for call in calls_of(lambda: everybody.read_file(str(path)), lambda: everybody.remove_file(str(path))):
         with pytest.raises(FileRefused, match="does not exist"):

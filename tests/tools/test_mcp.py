@@ -153,14 +153,15 @@ async def test_a_name_that_is_taken_gets_the_name_of_its_server_before_it(memory
     model = ScriptedModel([calls(call("south_greet")), "done"])
     agent = made(memory, model, greet, *servers, builtin_tools=[])
     await agent.send("hi")
-    assert offered(model, 0) == ["greet", "north_greet", "die", "south_greet"]
+    names = ["greet", "read_result", "north_greet", "die", "south_greet"]
+    assert offered(model, 0) == names
     assert (await stored(agent.memory))[2].text.startswith("hello from")
-    assert [tool.name for tool in agent.tools] == ["greet", "north_greet", "die", "south_greet"]
+    assert [tool.name for tool in agent.tools] == names
     await agent.close()
     model = ScriptedModel("hello")
     async with made(memory, model, *servers, builtin_tools=[]) as other:
         await other.send("hi", conversation="other")
-        assert offered(model, 0) == ["greet", "die", "south_greet"]
+        assert offered(model, 0) == ["read_result", "greet", "die", "south_greet"]
 
 
 @one_loop
@@ -269,7 +270,7 @@ async def test_long_results_are_capped_like_those_of_other_tools(memory: Memory)
     await agent.send("tell me")
     result = (await stored(agent.memory))[2]
     assert len(result.text.encode()) <= 64_000
-    assert "bytes are not shown here" in result.text
+    assert "not shown here" in result.text
     whole = await agent.get_full_message(result.id)
     assert whole is not None
     assert whole["content"] == "line\n" * 20_000
@@ -284,7 +285,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_the_server() -> None:
         await server.connect()
         message = await called(server, "wait_for_ever")
         assert message.is_error
-        assert message.text.startswith("ToolTimeout: `wait_for_ever` was given up after 0.2 s")
+        assert message.text.startswith("ToolTimeout: `wait_for_ever` was stopped after 0.2 s")
         # Called as a function, because it may take longer.
         assert await server.call("tell_when_cancelled", {}) == "it was cancelled"
 
@@ -371,7 +372,7 @@ async def test_a_server_that_is_down_hurts_nobody_and_is_tried_again(
     model = ScriptedModel([calls(call("add_up", a=1, b=2)), "three", "nothing yet", "soon", "here"])
     agent = made(memory, model, add_up, late, plain_server(exclude=["die"]), builtin_tools=[])
     await agent.send("hi")
-    assert [offered(model, at) for at in (0, 1)] == [["add_up", "greet"]] * 2
+    assert [offered(model, at) for at in (0, 1)] == [["add_up", "read_result", "greet"]] * 2
     assert isinstance(late.error, McpServerUnavailable)
     assert "MCP server 'late' is not available" in caplog.text
     script.write_text((Path(__file__).parent / "mcp_plain_server.py").read_text(encoding="utf-8"))
@@ -382,7 +383,7 @@ async def test_a_server_that_is_down_hurts_nobody_and_is_tried_again(
     await agent.send("now")
     await until(lambda: late.is_connected)
     await agent.send("and now?")
-    assert offered(model, -1) == ["add_up", "greet", "late_greet", "die"]
+    assert offered(model, -1) == ["add_up", "read_result", "greet", "late_greet", "die"]
     await agent.close()
 
 
@@ -408,11 +409,11 @@ async def test_changed_tools_are_there_in_the_next_turn(
     agent = made(memory, model, server, builtin_tools=[])
     await agent.send("learn")
     # Within a turn a model has the tools that it was told of.
-    assert offered(model, 2) == ["add", "fail", "learn"]
+    assert offered(model, 2) == ["read_result", "add", "fail", "learn"]
     assert (await stored(agent.memory))[4].text.startswith("UnknownTool")
     await until(lambda: "hallo" in names(server))
     await agent.send("greet")
-    assert offered(model, 3) == ["fail", "learn", "hallo"]
+    assert offered(model, 3) == ["read_result", "fail", "learn", "hallo"]
     assert (await stored(agent.memory))[-2].text == "hallo says hello"
     assert "its tools changed (new: hallo; gone: add)" in caplog.text
     await agent.close()
@@ -599,11 +600,23 @@ def test_wrong_arguments_are_refused_at_once(
 
 @pytest.mark.parametrize(
     "options",
-    [{"env": {"a": 1}}, {"env": ["a"]}, {"tools": "add"}, {"exclude": [1]}, {"headers": "a: b"}],
+    [
+        {"env": {"a": 1}},
+        {"env": ["a"]},
+        {"tools": "add"},
+        {"exclude": [1]},
+        {"headers": "a: b"},
+        {"args": "a"},
+    ],
 )
 def test_arguments_of_wrong_types_are_refused_at_once(options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"mcp_server: (env|headers|tools|exclude) must be"):
+    with pytest.raises(TypeError, match=r"mcp_server: (the command|args|env|headers|tools|exclude) must be"):
         mcp_server("uvx a", **options)
+
+
+def test_a_list_as_command_is_refused_with_the_way_to_write_it() -> None:
+    with pytest.raises(TypeError, match=r"the command must be a text, .* not list; give the other words as"):
+        mcp_server(["uvx", "mcp-server-git"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
     ran = await ran_one(for_ever, timeout=0.01)
     assert ran.message is not None
     assert ran.message.is_error
-    assert ran.message.text.startswith("ToolTimeout: `for_ever` was given up after 0.01 s")
+    assert ran.message.text.startswith("ToolTimeout: `for_ever` was stopped after 0.01 s")
     assert isinstance(ran.error, ToolTimeout)
 
 

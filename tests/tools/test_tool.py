@@ -288,3 +288,13 @@ def test_a_tool_without_a_docstring_gives_a_warning_at_the_function() -> None:
         warnings.simplefilter("error")
         Tool(bare, description="Give it back.")
         Agent("helper").as_tool()
+
+
+def test_a_parameter_without_an_annotation_gives_a_warning_at_the_function() -> None:
+    def ask(kind, count: int, scope, **rest):  # type: ignore[no-untyped-def]
+        """Ask."""
+
+    text = "the parameter `kind` of tool 'ask' has no annotation.*give it one, such as `kind: str`"
+    with pytest.warns(UserWarning, match=text) as warned:
+        tool(ask)
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, ask.__code__.co_firstlineno)]

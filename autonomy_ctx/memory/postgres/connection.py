@@ -40,6 +40,7 @@ from autonomy_ctx.memory.postgres.errors import (
     translate,
 )
 from autonomy_ctx.memory.postgres.migrate import prepare_schema
+from autonomy_ctx.memory.sql.query import load_statements
 
 T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
@@ -58,31 +59,7 @@ _CANCEL_AGAIN_SECONDS = 0.01
 # How long a transaction may stand still before the server ends it, so that a process that was stopped does
 # not keep its locks. At most a share of the timeout: others that wait for a lock get it before they give up.
 IDLE_SECONDS, IDLE_SHARE = 5.0, 0.25
-# The row of a writer has the number of its last transaction, which is written before the commit. If the row
-# has no lower number, it becomes null, which it may not: then the commit fails. Nothing is written for a
-# transaction that has changed nothing.
-_MARK_COMMIT = """
-    INSERT INTO autonomy_ctx.writer AS w (id, number, at)
-    SELECT '{writer.id}', {writer.number}, autonomy_ctx.now_seconds()
-    WHERE pg_current_xact_id_if_assigned() IS NOT NULL
-    ON CONFLICT (id) DO UPDATE
-    SET number = CASE WHEN w.number < excluded.number THEN excluded.number END, at = excluded.at;
-    COMMIT"""
-# Waits for a transaction that is under way. If it was not committed, a higher number keeps it from being
-# committed later, such as by a COMMIT that the network has delayed.
-_FIND_OUTCOME = """
-    INSERT INTO autonomy_ctx.writer AS w (id, number, at)
-    VALUES ('{writer.id}', {writer.number} + 1, autonomy_ctx.now_seconds())
-    ON CONFLICT (id) DO UPDATE
-    SET number = CASE WHEN w.number < {writer.number} THEN excluded.number ELSE w.number END
-    RETURNING number
-"""
-# Writers of processes that have ended: no call takes so long that one of them is still asked for.
-_DELETE_OLD_WRITERS = """
-    DELETE FROM autonomy_ctx.writer WHERE id IN (
-        SELECT id FROM autonomy_ctx.writer WHERE at < autonomy_ctx.now_seconds() - 7 * 24 * 3600
-        FOR UPDATE SKIP LOCKED);
-"""
+_SQL = load_statements("postgres", "writers")
 
 
 async def fetch_all(connection: Connection, statement: Any, values: Any = None) -> list[Any]:
@@ -297,7 +274,7 @@ class Database:
         """Run a transaction, unless an earlier attempt of it was committed."""
         writer = transaction.writer
         if transaction.is_lost:
-            cursor = await connection.execute(_FIND_OUTCOME.format(writer=writer))
+            cursor = await connection.execute(_SQL["find_outcome"].format(writer=writer))
             if await cursor.fetchone() == (writer.number,):
                 return transaction.result
             transaction.is_lost = False
@@ -305,10 +282,10 @@ class Database:
         writer.number += 1
         await connection.execute(self.begin_statement)
         transaction.result = await work(connection)
-        end = _MARK_COMMIT.format(writer=writer)
+        end = _SQL["mark_commit"].format(writer=writer)
         transaction.is_lost = True
         try:
-            await connection.execute(_DELETE_OLD_WRITERS + end if writer.number == 1 else end)
+            await connection.execute(_SQL["delete_old"] + end if writer.number == 1 else end)
         except psycopg.Error as error:
             transaction.is_lost = classify(error) is Failure.LOST
             raise

@@ -101,9 +101,9 @@ def describe(error: psycopg.Error) -> str:
     if state == "57P03" or "starting up" in text or "shutting down" in text:
         return "the server is starting or shutting down"
     if is_full(error):
-        return "the server takes no more connections"
+        return "the server accepts no more connections"
     if state == _IDLE_STATE:
-        return "this process stood still during a transaction, which the server has ended"
+        return "this process was paused during a transaction, so the server ended the transaction"
     for words, problem in (
         ("connection refused", "the connection was refused"),
         ("no such file", "there is no socket of a server"),
@@ -154,11 +154,11 @@ def translate(error: psycopg.Error, path: str, seconds: float, *, has_expired: b
         if state.startswith(beginning):
             return StoreUnavailable(path=path, problem=f"the server {problem}", advice=advice)
     if state in _GIVEN_UP_STATES:
-        own = "by a limit of its own (statement_timeout, lock_timeout), within"
+        own = "because of its own limit (statement_timeout, lock_timeout), within"
         return StoreBusy(
             path=path,
             seconds=seconds,
-            problem=f"gave up a statement {'after' if has_expired else own}",
+            problem=f"ended a statement {'after' if has_expired else own}",
             advice="Try again, raise the limit, or look for a session that keeps a transaction open",
         )
     if state in _NO_ROOM_STATES:
@@ -190,7 +190,7 @@ def outage_error(path: str, problem: str, seconds: float, *, may_be_stored: bool
     return StoreUnavailable(
         path=path,
         problem=f"{problem}, and that did not change within {seconds:g} s; nothing was stored",
-        advice="look at the server and the network; the same memory goes on when it works again",
+        advice="look at the server and the network; this memory works again as soon as the server does",
     )
 
 

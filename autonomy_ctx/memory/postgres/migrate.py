@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
-from typing import Any, LiteralString
+from functools import partial
+from typing import Any
 
 import psycopg
 
 from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
+from autonomy_ctx.memory.sql.query import load_statements, load_steps
 
 MIN_SERVER_VERSION = 130000
 # "actx" in ASCII. One process migrates, the others wait; the lock goes with the transaction.
 LOCK_NUMBER = 0x61637478
-# From the catalogue, not by `to_regclass`: that may answer from before others have made the tables.
-_HAS_TABLES = """
-    SELECT EXISTS (
-        SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = 'autonomy_ctx' AND c.relname = 'schema_version'
-    )
-"""
-_HAS_SCHEMA = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'autonomy_ctx')"
-_SELECT_VERSION = "SELECT version, database FROM autonomy_ctx.schema_version"
-_CREATE_VERSION = """
-    -- One row: how new the tables are, and which database this is.
-    CREATE TABLE autonomy_ctx.schema_version (version integer NOT NULL, database text NOT NULL);
-    INSERT INTO autonomy_ctx.schema_version VALUES (0, gen_random_uuid()::text);
-"""
+_SQL = load_statements("postgres", "migrate")
 
 
-@cache
-def migration_steps() -> tuple[tuple[int, str], ...]:
-    """All steps as (number, SQL), in order."""
-    folder = resources.files("autonomy_ctx.memory.postgres") / "schema"
-    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return tuple((int(name.split("_")[0]), (folder / name).read_text(encoding="utf-8")) for name in files)
+# All steps as (number, SQL), in order.
+migration_steps = partial(load_steps, "postgres")
 
 
 def latest_version() -> int:
@@ -80,9 +63,9 @@ async def _migrate(connection: psycopg.AsyncConnection[Any], path: str) -> None:
     if found is None:
         await _check_server(connection, path)
         # Who may create tables in a schema that was made for them need not be able to create schemas.
-        if not await _is_true(connection, _HAS_SCHEMA):
+        if not await is_true(connection, _SQL["has_schema"]):
             await connection.execute("CREATE SCHEMA autonomy_ctx")
-        await connection.execute(_CREATE_VERSION)
+        await connection.execute(_SQL["create_version"])
     version = 0 if found is None else found[0]
     for number, script in migration_steps():
         if number > version:
@@ -94,13 +77,14 @@ async def _migrate(connection: psycopg.AsyncConnection[Any], path: str) -> None:
 
 async def read_version(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str] | None:
     """The version of the tables, and the database's name; None where there are none yet."""
-    if not await _is_true(connection, _HAS_TABLES):
+    if not await is_true(connection, _SQL["has_tables"]):
         return None
-    row = await (await connection.execute(_SELECT_VERSION)).fetchone()
+    row = await (await connection.execute(_SQL["select_version"])).fetchone()
     return None if row is None else (row[0], row[1])
 
 
-async def _is_true(connection: psycopg.AsyncConnection[Any], question: LiteralString) -> bool:
+async def is_true(connection: psycopg.AsyncConnection[Any], question: str) -> bool:
+    """The answer to a question of one row."""
     row = await (await connection.execute(question)).fetchone()
     return row is not None and bool(row[0])
 

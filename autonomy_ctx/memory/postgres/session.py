@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
+from psycopg import sql
 
-from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
-from autonomy_ctx.memory.sql.session import NOW, insert_rows
-from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.sql.session import NO_LIMIT
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER, VectorBlock
 
 Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
 
 CHANNEL = "autonomy_ctx"
 # Longer texts are in an index by their beginning and a digest: PostgreSQL indexes at most 2,704 bytes.
 MAX_INDEX_COLUMNS_BYTES = 250
-# PostgreSQL takes no more values in one statement.
-_MAX_VALUES = 65_000
-# The columns that are in an index, and that have all of a long text.
-_INDEX_COLUMNS = {"message": ("id", "long_id"), "record": ("name", "long_name")}
 
 
 def key_digest(key: Key) -> bytes:
@@ -45,11 +43,43 @@ def long_text(text: str) -> str | None:
     return None if index_text(text) == text else text
 
 
+# A position is never used again, so what is there under the same id is the same message.
+_INSERT_VECTORS = sql.SQL(
+    """
+    INSERT INTO autonomy_ctx.vector (conversation_id, position, embedder, {column})
+    SELECT m.conversation_id, m.position, %(embedder)s, new.vector::{type}
+    FROM unnest(%(positions)s::int8[], %(ids)s::text[], %(vectors)s::{given}[]) AS new (position, id, vector)
+    JOIN autonomy_ctx.message m ON m.conversation_id = %(id)s AND m.position = new.position
+        AND coalesce(m.long_id, m.id) = new.id
+    ON CONFLICT (conversation_id, position)
+    DO UPDATE SET embedder = excluded.embedder, {column} = excluded.{column}
+    """
+)
+
+
+class EmbedderInForce(NamedTuple):
+    """The number of an embedder, and the schema of pgvector where that is used."""
+
+    number: int
+    vector_schema: str | None
+    # Why it is not used.
+    problem: str = ""
+
+
+def vector_text(vector: bytes) -> str:
+    """A vector as pgvector reads it."""
+    numbers = struct.unpack(f"<{len(vector) // BYTES_PER_NUMBER}e", vector)
+    return f"[{','.join(map(repr, numbers))}]"
+
+
 class PostgresSession:
     """A session on a connection in autocommit mode, perhaps with an open transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    # No read is small enough not to wait for the server.
+    read_limit = NO_LIMIT
+
+    def __init__(self, connection: Connection, embedder: EmbedderInForce | None = None) -> None:
+        self.connection, self.embedder = connection, embedder
 
     async def fetch(self, query: Query, **values: Any) -> list[Any]:
         return await (await self.connection.execute(query.postgres, values)).fetchall()
@@ -67,24 +97,6 @@ class PostgresSession:
     async def execute_many(self, query: Query, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             await self.connection.cursor().executemany(query.postgres, rows)
-
-    async def insert(self, table: str, columns: Mapping[str, Any], *, returning: str = "") -> list[Any]:
-        columns = dict(columns)
-        if table == "record":
-            del columns["size"]
-        if table in _INDEX_COLUMNS:
-            short, long = _INDEX_COLUMNS[table]
-            texts = columns[short]
-            columns[short], columns[long] = list(map(index_text, texts)), list(map(long_text, texts))
-        start = f"INSERT INTO autonomy_ctx.{table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our names
-        end = f" RETURNING {returning}" if returning else ""
-        found: list[Any] = []
-        for rows in insert_rows(columns, _MAX_VALUES):
-            places = ", ".join(f"({', '.join(map(_place, row))})" for row in rows)
-            values = [value for row in rows for value in row if value is not NOW]
-            cursor = await self.connection.execute(f"{start}{places}{end}", values)
-            found += await cursor.fetchall() if returning else []
-        return [number for (number,) in found]
 
     def key_values(self, key: Key) -> dict[str, Any]:
         return {
@@ -118,18 +130,25 @@ class PostgresSession:
                 ([one for one, _ in places], [position for _, position in places]),
             )
 
+    async def put_vectors(self, conversation_id: int, embedder: int, block: VectorBlock) -> None:
+        schema = None if self.embedder is None else self.embedder.vector_schema
+        is_native = schema is not None
+        statement = _INSERT_VECTORS.format(
+            column=sql.Identifier("halfvec" if is_native else "vector"),
+            type=sql.SQL("bytea") if schema is None else sql.Identifier(schema, "halfvec"),
+            given=sql.SQL("text" if is_native else "bytea"),
+        )
+        values = {
+            "id": conversation_id,
+            "embedder": embedder,
+            "positions": [one.position for one in block.vectors],
+            "ids": [one.message_id for one in block.vectors],
+            "vectors": [vector_text(one.vector) if is_native else one.vector for one in block.vectors],
+        }
+        await self.connection.execute(statement, values)
+
     def note_appended(self, messages: int) -> None:
         """Nothing is counted: the server does not lose what it has committed."""
 
     def note_deletion(self) -> None:
         """The server sees to it."""
-
-    def known_facts(self, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
-        return None
-
-    def keep_facts(self, key: Key, facts: FactsInForce) -> None:
-        """Facts are read each time: other processes change them."""
-
-
-def _place(value: object) -> str:
-    return "autonomy_ctx.now_seconds()" if value is NOW else "%s"

@@ -18,12 +18,22 @@ from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import MAX_POSITION
 
 _QUERIES = load_queries("deletion")
+_OF_CONVERSATIONS = (
+    *("delete_wholes", "delete_records", "delete_work", "drop_batches", "delete_ranges", "delete_quoting"),
+)
 
 
 async def delete(
-    session: Session, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
+    session: Session,
+    scope: str,
+    agent: str | None = None,
+    conversation: str | None = None,
+    ids: Sequence[str] | None = None,
 ) -> int:
-    """Delete messages and raise the generation of every conversation that lost one."""
+    """Delete a scope, a conversation or some of its messages, and return how many messages there were.
+
+    The generation of every conversation that lost one is raised.
+    """
     meant: list[int] = []
     places: list[MessagePlace] = []
     shared: list[tuple[int, SharedRange]] = []
@@ -70,7 +80,7 @@ async def _delete_all(
     derived: set[int] = set()
     for name in ("delete_segments", "delete_facts", "delete_pins"):
         derived |= {number for (number,) in await session.fetch(_QUERIES[name], ids=ids)}
-    for name in ("delete_wholes", "delete_records", "delete_work", "delete_ranges", "delete_quoting"):
+    for name in _OF_CONVERSATIONS:
         await session.execute(_QUERIES[name], ids=ids)
     await session.unindex([(one, None) for one in meant])
     # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
@@ -112,7 +122,8 @@ async def _note_loss(session: Session, lost: int, ranges: Sequence[SharedRange])
     [(left,)] = await session.fetch(_QUERIES["note_loss"], id=conversation_id, **values)
     if not left:
         await session.execute(_QUERIES["note_empty"], id=conversation_id)
-        await session.execute(_QUERIES["delete_work"], ids=session.array([conversation_id]))
+        for name in ("delete_work", "drop_batches"):
+            await session.execute(_QUERIES[name], ids=session.array([conversation_id]))
 
 
 async def _delete_derived(session: Session, ranges: Sequence[SharedRange]) -> int:

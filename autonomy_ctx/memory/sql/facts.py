@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
@@ -13,14 +13,13 @@ from autonomy_ctx.memory.facts import (
     NO_SEGMENT,
     DroppedFacts,
     EndedFact,
-    FactIndex,
     FactRow,
-    FactsInForce,
     decode_fact_row,
     ended_state,
     make_ended_texts,
     make_fact,
     make_rows,
+    read_fact_index,
 )
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
@@ -29,7 +28,12 @@ from autonomy_ctx.messages.fact import EndedText, Fact, FactChange
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _QUERIES = load_queries(
-    "facts", columns=COLUMNS_OF_FACT, is_fact="{sqlite: f.is_done = 0}{postgres: NOT f.is_done}"
+    "facts",
+    columns=COLUMNS_OF_FACT,
+    names=", ".join(FACT_COLUMNS),
+    values=":" + ", :".join(FACT_COLUMNS),
+    is_fact="{sqlite: f.is_done = 0}{postgres: NOT f.is_done}",
+    json_rows="{sqlite: json_group_array(json_array}{postgres: json_agg(json_build_array}",
 )
 
 
@@ -39,19 +43,12 @@ async def read_profile_facts(session: Session, agent: str, scope: str) -> list[P
     return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
-async def read_all_facts(
-    session: Session, conversation_id: int, known: FactsInForce | None = None
-) -> list[Fact]:
-    """All stored facts in the order of writing, with their states. Those that are `known` are not read."""
-    query = _QUERIES["select_all" if known is None else "select_ended"]
-    read = [
+async def read_all_facts(session: Session, conversation_id: int) -> list[Fact]:
+    """All stored facts in the order of writing, with their states."""
+    return [
         make_fact(decode_fact_row(row[:-1]), ended_state(None if row[-1] is None else bool(row[-1])))
-        for row in await session.fetch(query, id=conversation_id)
+        for row in await session.fetch(_QUERIES["select_all"], id=conversation_id)
     ]
-    if known is None:
-        return read
-    holding = [fact for fact in known.facts if fact.state == "holds"]
-    return sorted([*holding, *read], key=lambda fact: int(fact.id[1:]))
 
 
 async def read_ended_texts(session: Session, conversation_id: int) -> tuple[EndedText, ...]:
@@ -60,20 +57,8 @@ async def read_ended_texts(session: Session, conversation_id: int) -> tuple[Ende
     return make_ended_texts(rows)
 
 
-async def read_fact_rows(session: Session, conversation_id: int) -> list[EndedFact]:
-    """All rows, and what ended each."""
-    return list(map(_ended_fact, await session.fetch(_QUERIES["select_rows"], id=conversation_id)))
-
-
 def _ended_fact(row: Sequence[Any]) -> EndedFact:
     return EndedFact(decode_fact_row(row[:-1]), row[-1])
-
-
-class WrittenFacts(NamedTuple):
-    """The facts that changes have added, and all facts in force after them, if they were known before."""
-
-    added: list[Fact]
-    known: FactsInForce | None
 
 
 async def write_facts(
@@ -81,19 +66,15 @@ async def write_facts(
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
-    known: FactsInForce | None = None,
     segment: int = NO_SEGMENT,
     dropped: Sequence[EndedFact] = (),
-) -> WrittenFacts:
-    """Make changes. If it is `known` which facts hold, they are not read."""
+) -> list[Fact]:
+    """Make changes, and return the added facts."""
     if not changes:
-        return WrittenFacts([], None if known is None else known.change((), known.fact_index))
+        return []
     last = await read_last_fact(session, conversation_id)
-    if known is None:
-        holding = await session.fetch(_QUERIES["select_holding"], id=conversation_id)
-        index = FactIndex.of_rows(map(decode_fact_row, holding))
-    else:
-        index = known.changeable_index()
+    [(holding,)] = await session.fetch(_QUERIES["select_holding"], id=conversation_id)
+    index = read_fact_index(holding)
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if rows:
@@ -103,12 +84,11 @@ async def write_facts(
         last = max(last, *(row.number for row in rows))
         await session.execute(_QUERIES["update_last"], id=conversation_id, last=last)
     by_target = {row.target: row.is_done for row in rows}
-    added = [
+    return [
         make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
         for row in rows
         if not row.is_done
     ]
-    return WrittenFacts(added, None if known is None else known.change(rows, index))
 
 
 async def read_last_fact(session: Session, conversation_id: int) -> int:
@@ -173,10 +153,8 @@ async def insert_ended_facts(session: Session, conversation_id: int, facts: Sequ
 
 
 async def _insert_rows(session: Session, conversation_id: int, rows: Sequence[FactRow]) -> None:
-    if rows:
-        columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
-        columns["text"] = [encode_text(row.text) for row in rows]
-        await session.insert("fact", {"conversation_id": conversation_id, **columns})
+    values = [{**row._asdict(), "id": conversation_id, "text": encode_text(row.text)} for row in rows]
+    await session.execute_many(_QUERIES["insert"], values)
 
 
 async def _end_facts(session: Session, conversation_id: int, ended: Iterable[tuple[int, int]]) -> None:

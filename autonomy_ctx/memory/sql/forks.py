@@ -30,7 +30,11 @@ class SharedRange(NamedTuple):
 
 
 async def fork(session: Session, key: Key, at: int | None, name: str) -> None:
-    """Make a conversation that shares the messages of another up to a position."""
+    """Make the conversation `name`, with the same agent and scope, from the messages up to `at`.
+
+    None means the head. The fork continues at the next position. Raises `UnknownConversation` if the source
+    is empty, and `InvalidFork` for a name that is or was in use, or a position after the head.
+    """
     source = await session.fetch(_QUERIES["select_source"], **session.key_values(key))
     head = Head(*source[0][2:]) if source else Head()
     # What is not possible is refused first. Then the row is made, unless another has made one meanwhile.
@@ -65,10 +69,8 @@ async def fork(session: Session, key: Key, at: int | None, name: str) -> None:
 
 async def insert_ranges(session: Session, conversation_id: int, ranges: list[SharedRange]) -> None:
     """Have a conversation share the rows of others, and its own."""
-    if ranges:
-        sources, firsts, lasts = ([*column] for column in zip(*ranges, strict=True))
-        columns = {"source_id": sources, "first": firsts, "last": lasts}
-        await session.insert("shared_range", {"conversation_id": conversation_id, **columns})
+    values = [{"id": conversation_id, "source": source, "first": a, "last": b} for source, a, b in ranges]
+    await session.execute_many(_QUERIES["insert_range"], values)
 
 
 async def read_ranges(session: Session, conversation_id: int) -> list[SharedRange]:
@@ -101,7 +103,7 @@ async def count_messages(session: Session, one: SharedRange) -> int:
 
 
 async def shared_until(session: Session, key: Key) -> int:
-    """The last position that another conversation has too; 0 when there is none."""
+    """The last position shared with a fork or with the source of this fork; 0 if there is none."""
     [(position,)] = await session.fetch(_QUERIES["select_shared_until"], **session.key_values(key))
     return int(position)
 

@@ -25,24 +25,30 @@ def work_topic(task: str) -> str:
     return f"work {sha256(task.encode()).hexdigest()}"
 
 
-async def enqueue_task(session: Session, key: Key, task: str) -> bool:
-    """Mark a task as due for a conversation; false if it has no messages."""
+async def enqueue_task(session: Session, key: Key, *, task: str) -> bool:
+    """Mark a `task` as due for this conversation; false if it has no messages."""
     conversation_id, is_new = await _owe(session, key, task)
     if is_new:
         await session.notify(work_topic(task))
     return conversation_id is not None
 
 
-async def claim(session: Session, key: Key, owner: str, task: str, seconds: float) -> Lease | float | None:
-    """Mark a task as due for a conversation, and claim it if it is free and due."""
+async def claim(session: Session, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+    """Mark a `task` as due for this conversation and claim it.
+
+    Returns a lease if it is free and due, the seconds until it is due, or None if another has it.
+    """
     conversation_id, _ = await _owe(session, key, task)
     if conversation_id is None:
         return None
     return await _take(session, conversation_id, key, owner, seconds)
 
 
-async def claim_next(session: Session, owner: str, task: str, seconds: float) -> Lease | float | None:
-    """Claim what has been due for the longest time, or say when something could be."""
+async def claim_next(session: Session, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+    """Claim the conversation for which this `task` is free and has been due for the longest time.
+
+    Returns a lease, or the seconds until the next one could be due, or None if there is no work.
+    """
     for conversation_id, *names in await session.fetch(_QUERIES["select_due"], task=task):
         # Looked at again: somebody else may have taken it just before it was locked.
         lease = await _take(session, conversation_id, Key(*names), owner, seconds)
@@ -53,12 +59,15 @@ async def claim_next(session: Session, owner: str, task: str, seconds: float) ->
 
 
 async def extend(session: Session, lease: Lease, seconds: float) -> bool:
-    """Move the end of a lease; false when it was lost."""
+    """Renew a lease; false if another process has it now."""
     return await _change_leased(session, "extend", lease, seconds=seconds)
 
 
-async def complete_task(session: Session, lease: Lease, again_in: float | None) -> bool:
-    """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
+async def complete_task(session: Session, lease: Lease, *, again_in: float | None = None) -> bool:
+    """Release a lease and delete the row, unless `again_in` is given; false if the lease was lost.
+
+    With `again_in`, in seconds, the work is due again then, with the same attempts and refusals.
+    """
     if again_in is None:
         return await _change_leased(session, "settle", lease)
     past = {"attempts": lease.attempts, "refusals": lease.refusals, "refused": lease.refused}

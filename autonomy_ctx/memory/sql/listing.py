@@ -6,8 +6,10 @@ are those of its first and last row, also one step each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from autonomy_ctx.memory.encoding import decode_conversation_info
-from autonomy_ctx.memory.sql.query import Query, load_queries, translate_query
+from autonomy_ctx.memory.sql.query import Query, load_queries
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
@@ -23,68 +25,37 @@ _TIME = """
         ELSE (SELECT created FROM @message WHERE conversation_id = c.id ORDER BY position {order} LIMIT 1)
     END
 """
-# PostgreSQL has only the beginning of a name in the index; what is equal there is sorted, a page at a time.
-_QUERIES = load_queries(
-    "listing",
-    info=f"c.agent, c.scope, c.conversation, c.count, "
-    f"{_TIME.format(order='ASC')}, {_TIME.format(order='DESC')}",
-    page="SELECT id, agent, scope, conversation, count, is_fork FROM @conversation "
-    "WHERE has_messages AND scope = :scope",
-    in_order="ORDER BY agent, {postgres: left(conversation, 100),} conversation LIMIT :limit",
-    after_name="{sqlite: conversation > :last_conversation}"
-    "{postgres: (left(conversation, 100), conversation) "
-    "> (left(:last_conversation, 100), :last_conversation)}",
+_INFO = (
+    f"c.agent, c.scope, c.conversation, c.count, {_TIME.format(order='ASC')}, {_TIME.format(order='DESC')}"
 )
-# Each name is the smallest after the one before: conversations of the same name are passed over.
-_SELECT_NAMES = """
-    WITH RECURSIVE names (name) AS (
-        SELECT min({column}) FROM @conversation WHERE has_messages AND {condition} AND {start}
-        UNION ALL
-        SELECT (SELECT min({column}) FROM @conversation
-                WHERE has_messages AND {condition} AND {column} > name)
-        FROM names WHERE name IS NOT NULL
-    )
-    SELECT name FROM names WHERE name IS NOT NULL LIMIT :limit
-"""
+_QUERIES = load_queries("listing", info=_INFO, column="agent", other="scope")
+_SCOPE_QUERIES = load_queries("listing", info=_INFO, column="scope", other="agent")
 
 
-def _names_query(column: str, other: str | None, *, has_after: bool) -> Query:
-    """The query of the first names of one column after a name, optionally filtered by the other column."""
-    return translate_query(
-        _SELECT_NAMES,
-        column=column,
-        condition="TRUE" if other is None else f"{other} = :other",
-        start=f"{column} > :after" if has_after else "TRUE",
-    )
+async def _list_names(
+    session: Session, queries: Mapping[str, Query], other: str | None, after: str | None, limit: int
+) -> list[str]:
+    """The first names of a column after a name, of all rows or of those with one name in the other column."""
+    # No character of a name is smaller.
+    start = "" if after is None else f"{after}\1"
+    query = queries["names" if other is None else "names_with_other"]
+    return [name for (name,) in await session.fetch(query, other=other, start=start, limit=limit)]
 
 
-# By whether a name of the other column is given, and one to begin after.
-_AGENT_QUERIES, _SCOPE_QUERIES = (
-    {
-        (is_one, has_after): _names_query(column, other if is_one else None, has_after=has_after)
-        for is_one in (False, True)
-        for has_after in (False, True)
-    }
-    for column, other in (("agent", "scope"), ("scope", "agent"))
-)
+async def list_agents(session: Session, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+    """The first `limit` agents after a name that have conversations, in all scopes or in one."""
+    return await _list_names(session, _QUERIES, scope, after, limit)
 
 
-async def list_agents(session: Session, scope: str | None, after: str | None, limit: int) -> list[str]:
-    """The first agents after a name, in all scopes or in one."""
-    query = _AGENT_QUERIES[scope is not None, after is not None]
-    return [name for (name,) in await session.fetch(query, other=scope, after=after, limit=limit)]
-
-
-async def list_scopes(session: Session, agent: str | None, after: str | None, limit: int) -> list[str]:
-    """The first scopes after a name, with all agents or with one."""
-    query = _SCOPE_QUERIES[agent is not None, after is not None]
-    return [name for (name,) in await session.fetch(query, other=agent, after=after, limit=limit)]
+async def list_scopes(session: Session, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+    """The first `limit` scopes after a name that have conversations, with all agents or with one."""
+    return await _list_names(session, _SCOPE_QUERIES, agent, after, limit)
 
 
 async def list_conversations(
-    session: Session, scope: str, agent: str | None, after: Key | None, limit: int
+    session: Session, scope: str, *, agent: str | None, after: Key | None, limit: int
 ) -> list[ConversationInfo]:
-    """The first conversations of a scope after a key, with all agents or with one."""
+    """The first `limit` conversations of a scope after a key, by agent and name."""
     first, following = ("first_page", "next_page")
     if agent is not None:
         first, following = ("first_page_of_agent", "next_page_of_agent")

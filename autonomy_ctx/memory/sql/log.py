@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.memory.encoding import (
@@ -68,17 +68,24 @@ async def find_conversation_ids(
     return [number for (number,) in rows]
 
 
-async def append(session: Session, key: Key, drafts: Sequence[Draft]) -> list[int]:
-    """Store those of the drafts that are new, all or none; for the others, give the positions they have."""
+async def append_drafts(
+    session: Session, key: Key, drafts: Sequence[Draft], after: int | None = None
+) -> list[int]:
+    """Store those of the drafts that are new, all or none; for the others, give the positions they have.
+
+    With `after`, nothing is stored if the log ends elsewhere.
+    """
     if not drafts:
         return []
     conversation_id, head, is_fork = await _lock_log(session, key)
+    if after not in (None, head.position):
+        return []
     # Of a fork, they may be rows of another conversation; of any other, the index knows them.
     known = await find_messages(session, conversation_id, drafts) if is_fork else {}
     positions: list[int] = []
     last, last_user = head.position, head.last_user
     for draft in drafts:
-        row = _make_row(last + 1, draft)
+        row = make_row(last + 1, draft)
         stored = known.get(row.id)
         if stored is None and not await insert_message(session, conversation_id, row):
             stored = (await find_messages(session, conversation_id, [draft])).get(row.id)
@@ -110,9 +117,7 @@ async def _lock_log(session: Session, key: Key) -> tuple[int, Head, bool]:
 
 async def insert_message(session: Session, conversation_id: int, row: MessageRow) -> bool:
     """Store a message at its position; false if its id is there already, or the position is not free."""
-    values = row._asdict()
-    values["conversation_id"], values["id"] = conversation_id, session.index_text(row.id)
-    values["long_id"] = None if values["id"] == row.id else row.id
+    values = message_values(session, conversation_id, row)
     if not await session.execute(_QUERIES["insert_message"], **values):
         return False
     if row.whole is not None:
@@ -120,7 +125,19 @@ async def insert_message(session: Session, conversation_id: int, row: MessageRow
     return True
 
 
-def _make_row(position: int, draft: Draft) -> MessageRow:
+def message_values(session: Session, conversation_id: int, row: MessageRow) -> dict[str, Any]:
+    """The values of a new row."""
+    return {**row._asdict(), **indexed_text(session, "id", row.id), "conversation_id": conversation_id}
+
+
+def indexed_text(session: Session, column: str, text: str) -> dict[str, str | None]:
+    """The values of a column that is in an index, and of the one that has all of a long text."""
+    indexed = session.index_text(text)
+    return {column: indexed, f"long_{column}": None if indexed == text else text}
+
+
+def make_row(position: int, draft: Draft) -> MessageRow:
+    """The row of a draft at a position."""
     message = draft.message
     return MessageRow(
         position,
@@ -187,7 +204,7 @@ async def read_full_text(session: Session, key: Key, message_id: str) -> str | N
 async def read_indexed(
     session: Session, agent: str, scope: str, places: Iterable[tuple[str, int]]
 ) -> list[IndexedMessage]:
-    """The messages at many places."""
+    """The messages at these positions of these conversations, in any order; missing ones are left out."""
     positions: dict[str, list[int]] = {}
     for conversation, position in places:
         positions.setdefault(conversation, []).append(position)

@@ -24,7 +24,11 @@ _QUERIES = load_queries("outline", segment=SEGMENT_OUTLINE)
 
 
 async def read_outline(session: Session, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-    """Read the history of a conversation."""
+    """For each range of positions, ends included, its first user message, or else its first message.
+
+    Segments are ordered by number. Ranges are ascending and do not overlap. The cost depends on the number of
+    ranges, not of messages.
+    """
     found = await find_conversation(session, key)
     if found is None:
         return ConversationOutline()

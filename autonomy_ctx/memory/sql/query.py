@@ -6,19 +6,21 @@ A query begins with `-- name: ...` and uses this notation, which is translated w
 - `@key(c)` says that the row `c` is that of the conversation with the key that was given.
 - `@in(:numbers)` looks for one of a list that `Session.array` has made.
 - `@now()` is the time in seconds since 1970, `@lease_now()` that of the clock which leases follow.
-- `{sqlite: ...}` and `{postgres: ...}` are for one of them. Other names in braces are given by the loader.
+- `{sqlite: ...}` and `{postgres: ...}` are for one of them. Other names in braces are given by the loader, or
+  have a text in the same file that begins with `-- fragment: ...`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
 _SCHEMA = "autonomy_ctx"
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
+_NAME = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*--(?! (?:name|fragment): ).*\n", re.MULTILINE)
 _ONLY = {name: re.compile(rf"\{{{name}: ([^{{}}]*)\}}") for name in ("sqlite", "postgres")}
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _KEY = re.compile(r"@key\((\w+)\)")
@@ -38,11 +40,34 @@ class Query(NamedTuple):
 
 def load_queries(file: str, **fragments: str) -> Mapping[str, Query]:
     """The queries of a file by name."""
-    folder = resources.files("autonomy_ctx.memory.sql") / "queries"
-    _, *parts = _NAME.split((folder / f"{file}.sql").read_text(encoding="utf-8"))
-    return {
-        name: translate_query(text, **fragments) for name, text in zip(parts[::2], parts[1::2], strict=True)
-    }
+    queries, own = _read_parts("sql", file)
+    return {name: translate_query(text, **own, **fragments) for name, text in queries.items()}
+
+
+def load_statements(database: str, file: str, **fragments: object) -> Mapping[str, str]:
+    """The statements of a file that are for one database only, by name, with fragments filled in."""
+    found, _ = _read_parts(database, file)
+    for fragment, value in fragments.items():
+        found = {name: text.replace(f"{{{fragment}}}", str(value)) for name, text in found.items()}
+    return {name: _squeeze(text) for name, text in found.items()}
+
+
+def _read_parts(folder: str, file: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The queries of a file, and the fragments that it has for them, by name."""
+    path = resources.files(f"autonomy_ctx.memory.{folder}") / "queries" / f"{file}.sql"
+    _, *parts = _NAME.split(_COMMENT.sub("", path.read_text(encoding="utf-8")))
+    found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        found[kind][name] = text
+    return found["name"], found["fragment"]
+
+
+@cache
+def load_steps(database: str) -> tuple[tuple[int, str], ...]:
+    """The steps of a database's schema as (number, SQL), in order."""
+    folder = resources.files(f"autonomy_ctx.memory.{database}") / "schema"
+    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return tuple((int(name.split("_")[0]), (folder / name).read_text(encoding="utf-8")) for name in files)
 
 
 def translate_query(text: str, **fragments: str) -> Query:

@@ -6,15 +6,30 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autonomy_ctx.memory.encoding import encode_text
-from autonomy_ctx.memory.joint_append import RecordDraft, decode_record
-from autonomy_ctx.memory.sql.log import MESSAGES, ensure_conversation, find_conversation, raise_generation
+from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.memory.encoding import decode_record, encode_text
+from autonomy_ctx.memory.sql.log import (
+    MESSAGES,
+    ensure_conversation,
+    find_conversation,
+    indexed_text,
+    raise_generation,
+)
 from autonomy_ctx.memory.sql.query import load_queries
-from autonomy_ctx.memory.sql.session import NOW, Session
-from autonomy_ctx.memory.store import MAX_POSITION, Key, MessageRef, Record
+from autonomy_ctx.memory.sql.session import LargeRead, Session
+from autonomy_ctx.memory.store import (
+    MAX_POSITION,
+    Key,
+    MessageRef,
+    Record,
+    RecordDraft,
+    check_name,
+    check_put,
+)
+from autonomy_ctx.validation import check_int
 
 _QUERIES = load_queries(
     "records",
@@ -46,12 +61,20 @@ async def put_records(
     key: Key,
     kind: str,
     records: Sequence[tuple[str, str]],
-    keep: int | None,
-    derived: bool,
-    generation: int | None,
+    keep: int | None = None,
+    derived: bool = False,
+    generation: int | None = None,
     refs: Sequence[MessageRef] = (),
 ) -> list[int]:
-    """Store records at the end; none for another generation, or if a quoted message is gone."""
+    """Store (name, body) pairs, all or none, and return their numbers.
+
+    A record with a known name is replaced and moves to the end. With `keep`, only that many of the newest
+    records of this kind stay. `derived` records are made from messages: they are deleted when any message of
+    the conversation is deleted. Records that quote messages are deleted with any of `refs`. Nothing is stored
+    and the list is empty if the conversation now has another generation than `generation`, or if a message of
+    `refs` is not there.
+    """
+    check_put(kind, records, keep)
     place = await _find_place(session, key, generation, refs)
     return [] if place is None else await _insert_records(session, place, kind, records, keep, derived)
 
@@ -109,30 +132,46 @@ async def _insert_batch(
     session: Session, place: RecordPlace, kind: str, records: Sequence[tuple[str, str]], derived: bool
 ) -> list[int]:
     """Store records with different names instead of those that have them."""
-    names, bodies = [name for name, _ in records], [encode_text(body) for _, body in records]
-    indexed = session.array(list(map(session.index_text, names)))
-    await session.execute(_QUERIES["delete_named"], id=place.conversation_id, kind=kind, names=indexed)
-    columns = {
-        "conversation_id": place.conversation_id,
-        "kind": kind,
-        "name": names,
-        "at": NOW,
-        "derived": derived,
-        "size": [len(body.encode()) for body in bodies],
-        "body": bodies,
-    }
-    numbers = await session.insert("record", columns, returning="number")
+    rows = [
+        {"kind": kind, "name": name, "at": None, "derived": derived, "body": encode_text(body)}
+        for name, body in records
+    ]
+    names = session.array([session.index_text(name) for name, _ in records])
+    await session.execute(_QUERIES["delete_named"], id=place.conversation_id, kind=kind, names=names)
+    numbers = await insert_records(session, place.conversation_id, rows)
     if place.quoted:
-        refs = [(*one, number) for one in dict.fromkeys(place.quoted) for number in numbers]
-        ids, positions, quoting = ([*column] for column in zip(*refs, strict=True))
-        await session.insert("record_ref", {"conversation_id": ids, "position": positions, "number": quoting})
+        await insert_quotes(session, place.quoted, numbers)
     return numbers
+
+
+async def insert_records(
+    session: Session, conversation_id: int, rows: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    """Store records with the time of now where they have none; their numbers."""
+    values = [
+        {
+            **row,
+            **indexed_text(session, "name", row["name"]),
+            "id": conversation_id,
+            "size": len(row["body"].encode()),
+        }
+        for row in rows
+    ]
+    return [number for [(number,)] in await session.fetch_each(_QUERIES["insert"], values)]
+
+
+async def insert_quotes(session: Session, quoted: Sequence[QuotedPlace], numbers: Sequence[int]) -> None:
+    """Note which messages records quote."""
+    refs = [{**one._asdict(), "number": number} for one in dict.fromkeys(quoted) for number in numbers]
+    await session.execute_many(_QUERIES["insert_ref"], refs)
 
 
 async def _find_place(
     session: Session, key: Key, generation: int | None, refs: Sequence[MessageRef]
 ) -> RecordPlace | None:
     """The conversation for records, and the messages that they quote; None if they must not be stored."""
+    if refs:
+        await _lock_in_order(session, {key, *(ref.key(key) for ref in refs)})
     found = await find_conversation(session, key, lock=True)
     if generation not in (None, 0 if found is None else found[1].generation):
         return None
@@ -140,6 +179,13 @@ async def _find_place(
     if quoted is None:
         return None
     return RecordPlace((await ensure_conversation(session, key) if found is None else found)[0], quoted)
+
+
+async def _lock_in_order(session: Session, keys: Iterable[Key]) -> None:
+    """Lock conversations in the order in which a deletion does, so that neither waits for the other."""
+    places = [await find_conversation(session, key) for key in keys]
+    ids = sorted(place[0] for place in places if place is not None)
+    await session.fetch(_QUERIES["lock_in_order"], ids=session.array(ids))
 
 
 async def _find_quoted(session: Session, key: Key, refs: Sequence[MessageRef]) -> list[QuotedPlace] | None:
@@ -192,13 +238,15 @@ async def read_records(
     session: Session,
     key: Key,
     kind: str,
-    name: str | None,
-    after: int,
-    limit: int | None,
-    max_bytes: int = MAX_POSITION,
-    max_rows: int = MAX_POSITION,
-) -> list[Record] | None:
-    """The newest records after a number, oldest first; None when they are more than they may be."""
+    *,
+    name: str | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """The newest `limit` records with a number greater than `after`, oldest first."""
+    check_name("kind", kind)
+    check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
+    max_bytes, max_rows = session.read_limit
     values: dict[str, Any] = {**session.key_values(key), "kind": kind, "after": after}
     values |= {"limit": min(MAX_POSITION if limit is None else limit, max_rows + 1), "max_bytes": max_bytes}
     query = _QUERIES["select_newest"]
@@ -206,14 +254,21 @@ async def read_records(
         query, values["name"] = _QUERIES["select_named"], session.index_text(name)
     rows = await session.fetch(query, **values)
     if len(rows) > max_rows or (max_bytes < MAX_POSITION and sum(row[3] for row in rows) > max_bytes):
-        return None
+        raise LargeRead
     return [decode_record(number, name, at, body) for number, name, at, _, body in reversed(rows)]
 
 
 async def drop_records(
-    session: Session, key: Key, kind: str, names: Sequence[str] | None, before: float | None
+    session: Session, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
 ) -> list[str]:
-    """Remove records; the names of those that were there, oldest first."""
+    """Remove all records or the named ones, optionally only older ones; returns the removed names.
+
+    If several callers remove the same record, only one of them gets its name.
+    """
+    check_name("kind", kind)
+    if isinstance(names, str):
+        # Its letters would be taken for names.
+        raise InvalidKey("names", "must be a list of strings, not one string")
     found = await find_conversation(session, key)
     if found is None:
         return []

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from autonomy_ctx.memory.encoding import REPLACED_BY_UNDO, SEGMENT_COLUMNS, decode_segment, encode_text
 from autonomy_ctx.memory.forks import ReplacedSegment
 from autonomy_ctx.memory.sql.query import load_queries
-from autonomy_ctx.memory.sql.session import NOW, Session
+from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Head, StoredSegment, restorable_segments, segment_replacement
 
-_QUERIES = load_queries("segments", columns=", ".join(SEGMENT_COLUMNS))
+_OWN_COLUMNS = [name for name in SEGMENT_COLUMNS if name not in ("number", "created")]
+_QUERIES = load_queries(
+    "segments",
+    columns=", ".join(SEGMENT_COLUMNS),
+    names=", ".join(_OWN_COLUMNS),
+    values=":" + ", :".join(_OWN_COLUMNS),
+)
 
 
 async def read_active_segments(session: Session, conversation_id: int) -> list[StoredSegment]:
@@ -29,14 +34,6 @@ async def read_sources(
     return [ReplacedSegment(row[-1], decode_segment(row[:-1])) for row in rows]
 
 
-async def read_all_segments(
-    session: Session, conversation_id: int
-) -> list[tuple[StoredSegment, int | None, int | None]]:
-    """All stored segments, in the order of numbers, with `replaced_by` and `rest_of`."""
-    rows = await session.fetch(_QUERIES["select_all"], id=conversation_id)
-    return [(decode_segment(row[:-2]), row[-2], row[-1]) for row in rows]
-
-
 async def insert_segments(
     session: Session,
     conversation_id: int,
@@ -46,16 +43,12 @@ async def insert_segments(
     are_new: bool = False,
 ) -> list[int]:
     """Store segments as current, those that are new with the time of now; their numbers."""
-    if not segments:
-        return []
-    columns: dict[str, Any] = {
-        name: [getattr(one, name) for one in segments] for name in SEGMENT_COLUMNS if name != "number"
-    }
-    columns["text"] = [encode_text(one.text) for one in segments]
-    if are_new:
-        columns["created"] = [NOW for _ in segments]
-    columns |= {"conversation_id": conversation_id, "rest_of": rest_of}
-    return await session.insert("segment", columns, returning="number")
+    values = [
+        {**asdict(one), "id": conversation_id, "text": encode_text(one.text), "rest_of": rest_of}
+        | ({"created": None} if are_new else {})
+        for one in segments
+    ]
+    return [number for [(number,)] in await session.fetch_each(_QUERIES["insert"], values)]
 
 
 async def store_segment(
@@ -107,9 +100,3 @@ async def drop_segments(session: Session, conversation_id: int) -> tuple[int, in
     await session.execute(_QUERIES["delete_work"], id=conversation_id)
     [(active,)] = await session.fetch(_QUERIES["count_active"], id=conversation_id)
     return active, await session.execute(_QUERIES["delete_from"], id=conversation_id, first=0)
-
-
-async def link_segments(session: Session, links: Sequence[tuple[int, int | None, int | None]]) -> None:
-    """Set what replaced segments, and whose rest they are."""
-    rows = [{"number": one, "replaced_by": by, "rest_of": rest_of} for one, by, rest_of in links]
-    await session.execute_many(_QUERIES["link"], rows)

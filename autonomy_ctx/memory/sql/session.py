@@ -6,22 +6,36 @@ waits, so the thread of the database runs it from beginning to end (`run_script`
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from autonomy_ctx.memory.facts import FactsInForce
 from autonomy_ctx.memory.sql.query import Query
-from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.store import MAX_POSITION, Key
+from autonomy_ctx.memory.vectors import VectorBlock
 
 T = TypeVar("T")
 
 
-# In `Session.insert`: the time of the database.
-NOW = object()
+class ReadLimit(NamedTuple):
+    """The most that a script may read."""
+
+    max_bytes: int = MAX_POSITION
+    max_rows: int = MAX_POSITION
+
+
+NO_LIMIT = ReadLimit()
+
+
+class LargeRead(Exception):
+    """A script would read more than it may; it is run again where it may take its time."""
 
 
 class Session(Protocol):
     """A transaction, or for a script that only reads one snapshot."""
+
+    @property
+    def read_limit(self) -> ReadLimit:
+        """The most that a script may read which heeds it; it raises `LargeRead` before."""
 
     async def fetch(self, query: Query, **values: Any) -> list[Any]:
         """Run a query, and return all rows."""
@@ -34,12 +48,6 @@ class Session(Protocol):
 
     async def execute_many(self, query: Query, rows: Sequence[dict[str, Any]]) -> None:
         """Run a query for each row of values."""
-
-    async def insert(self, table: str, columns: Mapping[str, Any], *, returning: str = "") -> list[Any]:
-        """Insert rows; a column that is no list has the same value in each. Returns a column, in order.
-
-        A column that this database does not have is left out.
-        """
 
     def key_values(self, key: Key) -> dict[str, Any]:
         """The values of a key, for `@key(...)` and for a new row."""
@@ -62,17 +70,14 @@ class Session(Protocol):
         No position means all of a conversation.
         """
 
+    async def put_vectors(self, conversation_id: int, embedder: int, block: VectorBlock) -> None:
+        """Store the vectors of messages that are there, with these ids, in place of older ones."""
+
     def note_appended(self, messages: int) -> None:
         """Count stored messages."""
 
     def note_deletion(self) -> None:
         """Note that something was deleted, so that the database leaves no trace of it."""
-
-    def known_facts(self, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
-        """The facts that hold, if this process knows them."""
-
-    def keep_facts(self, key: Key, facts: FactsInForce) -> None:
-        """Know the facts that hold from the commit on."""
 
 
 def run_script(script: Coroutine[Any, Any, T]) -> T:
@@ -84,18 +89,3 @@ def run_script(script: Coroutine[Any, Any, T]) -> T:
         return result
     script.close()
     raise RuntimeError("a script has waited where it must not")
-
-
-def insert_rows(columns: Mapping[str, Any], max_values: int) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of columns for `Session.insert`, as many at a time as one statement can take."""
-    size = 1
-    for column in columns.values():
-        if isinstance(column, list):
-            size = len(column)
-    given = []
-    for column in columns.values():
-        given.append(column if isinstance(column, list) else [column] * size)
-    rows = list(zip(*given, strict=True))
-    step = max_values // len(columns)
-    for first in range(0, size, step):
-        yield rows[first : first + step]

@@ -1,54 +1,81 @@
-"""`SqlStore`: the store protocols on a database, by the scripts of this package.
+"""`Store`: what a memory is kept in. Every operation is here once, for every database.
 
-A subclass runs the scripts: it knows how to begin a transaction and what to do when the database does not
-answer.
+What an operation decides is a script (see `session`). A subclass has a database: it opens connections, runs
+scripts in transactions, and wakes those who wait. `autonomy_ctx.testing.StoreContract` tests one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from autonomy_ctx.memory.joint_append import RecordDraft, check_record
-from autonomy_ctx.memory.outline import ConversationOutline
-from autonomy_ctx.memory.sql import deletion, forks, leases, listing, log, summaries, turns
+import anyio
+import anyio.to_thread
+
+from autonomy_ctx.memory.search_text import SearchScope, query_terms
+from autonomy_ctx.memory.sql import (
+    deletion,
+    forks,
+    leases,
+    listing,
+    log,
+    search,
+    summaries,
+    turns,
+    vectors,
+)
 from autonomy_ctx.memory.sql import facts as fact_rows
 from autonomy_ctx.memory.sql import records as record_rows
 from autonomy_ctx.memory.sql.outline import read_outline
-from autonomy_ctx.memory.sql.session import Session
+from autonomy_ctx.memory.sql.search import FullText
 from autonomy_ctx.memory.store import (
-    ConversationInfo,
     Draft,
-    Head,
-    IndexedMessage,
     Key,
-    Lease,
-    MessageRef,
-    PinSource,
-    ProfileFact,
-    Record,
-    StoredSegment,
-    TurnStart,
+    RecordDraft,
+    SearchHit,
+    SummaryState,
     TurnToken,
-    check_drop,
+    Window,
     check_put,
-    check_read,
 )
-from autonomy_ctx.messages.fact import Fact, FactChange
-
-if TYPE_CHECKING:
-    from autonomy_ctx.memory.encoding import MessageRow
-    from autonomy_ctx.memory.transfer import ConversationCopy
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Script: TypeAlias = Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]
+# Its first argument is a `Session`, or that of the database that it is written for.
+Script: TypeAlias = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
-class SqlStore(ABC):
-    """A store whose scripts run on a database. Reading windows, search and vectors are up to a subclass."""
+def reads(script: Script[P, T]) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """A method that runs a script which only reads."""
+
+    @wraps(script)
+    async def run(store: Store, /, *given: P.args, **options: P.kwargs) -> T:
+        return await store.read_script(script, *given, **options)
+
+    return run
+
+
+def writes(script: Script[P, T]) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """A method that runs a script in a transaction."""
+
+    @wraps(script)
+    async def run(store: Store, /, *given: P.args, **options: P.kwargs) -> T:
+        return await store.write_script(script, *given, **options)
+
+    return run
+
+
+class Store(ABC):
+    """Messages of conversations, and all that belongs to them, in a database."""
+
+    # -- what a database has to do ----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def identity(self) -> object:
+        """An object that identifies the database; it changes if another one takes its place."""
 
     @abstractmethod
     async def read_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
@@ -63,57 +90,103 @@ class SqlStore(ABC):
         return await self.write_script(script, *given, **options)
 
     @abstractmethod
+    def check_usable(self) -> None:
+        """Raise an error if the store was closed, or cannot be used here."""
+
+    @abstractmethod
     def wake_turns(self, key: Key) -> None:
         """Wake the turns of this process that wait for a conversation."""
 
-    async def append(
-        self, key: Key, drafts: Sequence[Draft], *, turn: TurnToken | None = None, ends: bool = False
-    ) -> list[int]:
-        return await self.append_with_records(key, drafts, (), turn=turn, ends=ends)
+    @abstractmethod
+    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+        """Wait until the turn may be free or the place is gone, at most that many seconds."""
 
-    async def append_with_records(
+    async def wait_for_work(self, *, task: str, seconds: float) -> None:
+        """Wait until this `task` may be due for some conversation, at most so many seconds."""
+        await anyio.sleep(seconds)
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raise the error that a user should see, if a write would fail now."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish accepted writes and close everything; a second call does nothing."""
+
+    # -- what each database does in its own way ---------------------------------------------------
+
+    # The full-text index.
+    fulltext: FullText
+
+    async def purge(self) -> None:  # noqa: B027  # most databases leave nothing
+        """Take out of the index what deletions have left there; nothing where they leave nothing."""
+
+    @abstractmethod
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        """The newest `limit` entries between two positions, both excluded."""
+
+    @abstractmethod
+    async def summary(self, key: Key) -> SummaryState:
+        """The current segments, pins and facts."""
+
+    @abstractmethod
+    async def use_embedder(self, name: str, dimensions: int) -> int:
+        """Make an embedder the active one and return its number. Vectors of another embedder are deleted."""
+
+    @abstractmethod
+    async def nearest(
+        self,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
+    ) -> list[SearchHit]:
+        """The messages of a scope with an agent, or of one conversation, nearest in meaning; best first.
+
+        The score is the cosine. Empty if the embedder is not active.
+        """
+
+    # -- messages and turns -----------------------------------------------------------------------
+
+    async def append(
         self,
         key: Key,
         drafts: Sequence[Draft],
-        records: Sequence[RecordDraft],
+        records: Sequence[RecordDraft] = (),
         *,
         turn: TurnToken | None = None,
         ends: bool = False,
+        after: int | None = None,
     ) -> list[int]:
+        """Store all drafts or none. Positions have no gaps; a known id returns its old position.
+
+        With `turn`, raises `TurnLost` if another turn has begun since, unless all drafts are already stored.
+        With `ends`, the turn is released in the same transaction. With `after`, nothing is stored, and there
+        are no positions, if the log ends elsewhere. Each record is put too, if its generation and what it
+        expects are those of now.
+        """
         for record in records:
-            check_record(record)
-        positions = await self.write_script(append_with_records, key, drafts, records, turn, ends)
+            check_put(record.kind, [(record.name, record.body), *record.parts], record.keep)
+        positions = await self.write_script(
+            turns.append, key, drafts, records, turn=turn, ends=ends, after=after
+        )
         if ends:
             self.wake_turns(key)
         return positions
 
-    async def begin_turn(
-        self,
-        key: Key,
-        drafts: Sequence[Draft],
-        *,
-        owner: str,
-        seconds: float,
-        ticket: int | None = None,
-        after: int | None = None,
-        unless: str | None = None,
-        records: str | None = None,
-    ) -> TurnStart:
-        given = (key, drafts, owner, seconds, after, unless, records)
-        return await self.write_script(turns.begin_turn, *given)
-
-    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        return await self.repeat_script(turns.renew_turn, key, ticket, owner, seconds)
-
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
-        await self.write_script(turns.leave_turn, key, ticket, owner)
+        """Release the turn or the place; without a ticket, whatever the owner has."""
+        await self.write_script(turns.leave_turn, key, ticket, owner=owner)
         self.wake_turns(key)
 
-    async def head(self, key: Key) -> Head:
-        return await self.read_script(log.read_head, key)
-
-    async def full_text(self, key: Key, message_id: str) -> str | None:
-        return await self.read_script(log.read_full_text, key, message_id)
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        """Renew the lease of the turn or of the place in the queue; false if it is gone."""
+        return await self.repeat_script(turns.renew_turn, key, ticket, owner=owner, seconds=seconds)
 
     async def delete(
         self,
@@ -122,163 +195,67 @@ class SqlStore(ABC):
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        return await self.write_script(deletion.delete, scope, agent, conversation, ids)
+        """Delete a scope, a conversation or some of its messages, and return how many messages there were."""
+        deleted = await self.write_script(deletion.delete, scope, agent, conversation, ids)
+        await self.purge()
+        return deleted
 
-    async def commit_segment(
-        self,
-        key: Key,
-        segment: StoredSegment,
-        *,
-        generation: int,
-        fence: int | None,
-        facts: Sequence[FactChange] | None = None,
-        merged: StoredSegment | None = None,
-    ) -> bool:
-        given = (key, segment, merged, generation, fence, facts)
-        return await self.write_script(summaries.commit_segment, *given)
+    async def search(
+        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[SearchHit]:
+        """The messages of a scope with an agent, or of one conversation, that match a query; best first."""
+        terms, place = query_terms(query, limit), SearchScope(agent, scope, conversation)
+        if not terms:
+            self.check_usable()
+            return []
+        given = (self.fulltext, place, terms, limit)
+        found = await self.read_script(search.find_messages, *given, even_if_stale=False)
+        if isinstance(found, search.SearchState):
+            if found.needs_purge:
+                await self.purge()
+            await self._update_index(place, found.unindexed)
+            found = await self.read_script(search.find_messages, *given, even_if_stale=True)
+        assert isinstance(found, list)
+        return found
 
-    async def undo_segment(self, key: Key) -> bool:
-        return await self.write_script(summaries.undo_segment, key)
+    async def _update_index(self, place: SearchScope, unindexed: Sequence[tuple[int, int]]) -> None:
+        """Index new messages, one block at a time."""
+        while blocks := await self.read_script(search.read_blocks, unindexed):
+            split = [await anyio.to_thread.run_sync(block.split) for block in blocks]
+            await self.write_script(search.write_blocks, self.fulltext, place, split)
 
-    async def drop_segments(
-        self, scope: str, agent: str | None = None, conversation: str | None = None
-    ) -> int:
-        return await self.write_script(summaries.drop_segments, scope, agent, conversation)
+    # -- operations that are a script each, which describes them ----------------------------------
 
-    async def pin(
-        self,
-        key: Key,
-        message_id: str,
-        pinned: bool,
-        *,
-        replaces: str | None = None,
-        source: PinSource = "user",
-    ) -> bool:
-        return await self.write_script(summaries.pin, key, message_id, pinned, replaces, source)
+    begin_turn = writes(turns.begin_turn)
+    head = reads(log.read_head)
+    full_text = reads(log.read_full_text)
+    read_indexed = reads(log.read_indexed)
 
-    async def facts(self, key: Key) -> list[Fact]:
-        return await self.read_script(summaries.read_facts, key)
+    commit_segment = writes(summaries.commit_segment)
+    undo_segment = writes(summaries.undo_segment)
+    drop_segments = writes(summaries.drop_segments)
+    pin = writes(summaries.pin)
+    facts = reads(summaries.read_facts)
+    write_facts = writes(summaries.write_facts)
+    remove_fact = writes(summaries.remove_fact)
+    profile_facts = reads(fact_rows.read_profile_facts)
 
-    async def write_facts(
-        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
-    ) -> list[Fact]:
-        return await self.write_script(summaries.write_facts, key, changes, generation)
+    read_unembedded = reads(vectors.read_unembedded)
+    put_vectors = writes(vectors.put_vectors)
 
-    async def remove_fact(self, key: Key, number: int) -> bool:
-        return await self.write_script(summaries.remove_fact, key, number)
+    enqueue_task = writes(leases.enqueue_task)
+    claim = writes(leases.claim)
+    claim_next = writes(leases.claim_next)
+    extend = writes(leases.extend)
+    complete_task = writes(leases.complete_task)
 
-    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
-        return await self.read_script(fact_rows.read_profile_facts, agent, scope)
+    put_records = writes(record_rows.put_records)
+    read_records = reads(record_rows.read_records)
+    drop_records = writes(record_rows.drop_records)
 
-    async def enqueue_task(self, key: Key, *, task: str) -> bool:
-        return await self.write_script(leases.enqueue_task, key, task)
-
-    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self.write_script(leases.claim, key, owner, task, seconds)
-
-    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        return await self.write_script(leases.claim_next, owner, task, seconds)
-
-    async def extend(self, lease: Lease, seconds: float) -> bool:
-        return await self.write_script(leases.extend, lease, seconds)
-
-    async def complete_task(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        return await self.write_script(leases.complete_task, lease, again_in)
-
-    async def put_records(
-        self,
-        key: Key,
-        kind: str,
-        records: Sequence[tuple[str, str]],
-        *,
-        keep: int | None = None,
-        derived: bool = False,
-        generation: int | None = None,
-        refs: Sequence[MessageRef] = (),
-    ) -> list[int]:
-        check_put(kind, records, keep)
-        given = (key, kind, records, keep, derived, generation, refs)
-        return await self.write_script(record_rows.put_records, *given)
-
-    async def read_records(
-        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Record]:
-        check_read(kind, limit)
-        return await self.read_script(record_rows.read_records, key, kind, name, after, limit) or []
-
-    async def drop_records(
-        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
-    ) -> list[str]:
-        check_drop(kind, names)
-        return await self.write_script(record_rows.drop_records, key, kind, names, before)
-
-    async def read_indexed(
-        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
-    ) -> list[IndexedMessage]:
-        return await self.read_script(log.read_indexed, agent, scope, places)
-
-    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        return await self.read_script(listing.list_agents, scope, after, limit)
-
-    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        return await self.read_script(listing.list_scopes, agent, after, limit)
-
-    async def list_conversations(
-        self, scope: str, *, agent: str | None, after: Key | None, limit: int
-    ) -> list[ConversationInfo]:
-        return await self.read_script(listing.list_conversations, scope, agent, after, limit)
-
-    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        return await self.read_script(read_outline, key, ranges)
-
-    async def fork(self, key: Key, at: int | None, name: str) -> None:
-        await self.write_script(forks.fork, key, at, name)
-
-    async def shared_until(self, key: Key) -> int:
-        return await self.read_script(forks.shared_until, key)
-
-    async def count_conversations(self, scope: str | None) -> int:
-        return await self.read_script(_transfer().count_conversations, scope)
-
-    async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
-        return await self.read_script(_transfer().export_keys, scope, after, limit)
-
-    async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
-        return await self.read_script(_transfer().export_messages, key, after, last, limit)
-
-    async def last_own_position(self, key: Key) -> int:
-        return await self.read_script(_transfer().last_own_position, key)
-
-    async def export_conversation(self, key: Key) -> ConversationCopy:
-        return await self.read_script(_transfer().export_conversation, key)
-
-    async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
-        await self.write_script(_transfer().import_messages, key, rows, generation)
-
-    async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
-        await self.write_script(_transfer().import_conversation, key, copy)
-
-
-async def append_with_records(
-    session: Session,
-    key: Key,
-    drafts: Sequence[Draft],
-    records: Sequence[RecordDraft],
-    turn: TurnToken | None,
-    ends: bool,
-) -> list[int]:
-    """Append, in a turn or without one, and put records."""
-    if turn is None:
-        positions = await log.append(session, key, drafts)
-    else:
-        positions = await turns.append_in_turn(session, key, drafts, turn, ends)
-    for record in records:
-        await record_rows.put_draft(session, key, record)
-    return positions
-
-
-def _transfer() -> ModuleType:
-    """Imported here: few programs copy a memory."""
-    from autonomy_ctx.memory.sql import transfer
-
-    return transfer
+    list_agents = reads(listing.list_agents)
+    list_scopes = reads(listing.list_scopes)
+    list_conversations = reads(listing.list_conversations)
+    outline = reads(read_outline)
+    fork = writes(forks.fork)
+    shared_until = reads(forks.shared_until)

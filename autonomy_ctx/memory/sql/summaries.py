@@ -29,12 +29,18 @@ async def commit_segment(
     session: Session,
     key: Key,
     segment: StoredSegment,
-    merged: StoredSegment | None,
+    *,
     generation: int,
     fence: int | None,
-    facts: Sequence[FactChange] | None,
+    facts: Sequence[FactChange] | None = None,
+    merged: StoredSegment | None = None,
 ) -> bool:
-    """Store a segment and its facts as current, then a merge; nothing if the segment no longer fits."""
+    """Store a segment as current. Returns whether generation, coverage and lease still allow it.
+
+    `fence` is that of the lease under which it was made; None for a provisional segment. With `facts`, these
+    changes replace all facts of messages of its range; a fact that they state again keeps its id. `merged`
+    then replaces neighbours, mostly this segment too, in the same transaction, if it fits.
+    """
     found = await find_conversation(session, key, lock=True)
     if found is None or found[1].generation != generation:
         return False
@@ -46,25 +52,15 @@ async def commit_segment(
         return False
     if merged is not None:
         await segments.store_segment(session, conversation_id, head, merged)
-    known = session.known_facts(key, conversation_id, head)
-    dropped = (
-        []
-        if facts is None
-        else await fact_rows.drop_derived_facts(session, conversation_id, segment.first, segment.last)
-    )
-    if dropped:
-        known = None
-    written = await fact_rows.write_facts(
-        session, conversation_id, facts or (), known=known, segment=number, dropped=dropped
-    )
-    if written.known is not None:
-        session.keep_facts(key, written.known)
+    if facts is not None:
+        dropped = await fact_rows.drop_derived_facts(session, conversation_id, segment.first, segment.last)
+        await fact_rows.write_facts(session, conversation_id, facts, segment=number, dropped=dropped)
     await raise_revision(session, conversation_id, new_generation=False)
     return True
 
 
 async def undo_segment(session: Session, key: Key) -> bool:
-    """Take back the newest commit; false when there is none."""
+    """Undo the newest segment and restore the segments that it replaced; starts a new generation."""
     found = await find_conversation(session, key, lock=True)
     number = None if found is None else await segments.undo_newest(session, found[0])
     if found is None or number is None:
@@ -74,8 +70,13 @@ async def undo_segment(session: Session, key: Key) -> bool:
     return True
 
 
-async def drop_segments(session: Session, scope: str, agent: str | None, conversation: str | None) -> int:
-    """Delete all segments and due work, and return how many segments were current."""
+async def drop_segments(
+    session: Session, scope: str, agent: str | None = None, conversation: str | None = None
+) -> int:
+    """Remove all segments and due work of a conversation or scope; starts a new generation.
+
+    Returns how many segments were current.
+    """
     in_force = 0
     for conversation_id in await find_conversation_ids(session, scope, agent, conversation, lock=True):
         active, dropped = await segments.drop_segments(session, conversation_id)
@@ -88,9 +89,18 @@ async def drop_segments(session: Session, scope: str, agent: str | None, convers
 
 
 async def pin(
-    session: Session, key: Key, message_id: str, pinned: bool, replaces: str | None, source: PinSource
+    session: Session,
+    key: Key,
+    message_id: str,
+    pinned: bool,
+    replaces: str | None = None,
+    source: PinSource = "user",
 ) -> bool:
-    """Pin a message, optionally instead of another, or unpin it; false if there is no such message."""
+    """Pin or unpin a message; false if there is no such message.
+
+    The message with the id `replaces` is unpinned in the same transaction; `NotPinned` is raised if it is not
+    pinned. A pin of the user stays the user's, also if a model has pinned the message before.
+    """
     found = await find_conversation(session, key, lock=True)
     place = None if found is None else await find_place(session, found[0], message_id)
     if found is None or place is None:
@@ -117,32 +127,33 @@ async def _unpin(session: Session, conversation_id: int, position: int) -> int:
 
 
 async def read_facts(session: Session, key: Key) -> list[Fact]:
-    """All stored facts of a conversation."""
+    """All stored facts, also replaced and done ones, in the order of writing."""
     found = await find_conversation(session, key)
     if found is None:
         return []
-    return await fact_rows.read_all_facts(session, found[0], session.known_facts(key, *found))
+    return await fact_rows.read_all_facts(session, found[0])
 
 
 async def write_facts(
-    session: Session, key: Key, changes: Sequence[FactChange], generation: int | None
+    session: Session, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
 ) -> list[Fact]:
-    """Make changes without a segment; the facts that they add."""
+    """Make changes without a segment, and return the added facts.
+
+    Facts of a user stay until they are removed. Other facts stay until a segment covers their message, or the
+    message is deleted. With `generation`, nothing is written if the conversation now has another one.
+    """
     conversation_id, head = await ensure_conversation(session, key)
     if generation not in (None, head.generation):
         return []
-    known = session.known_facts(key, conversation_id, head)
-    written = await fact_rows.write_facts(session, conversation_id, changes, known=known)
+    added = await fact_rows.write_facts(session, conversation_id, changes)
     if replaces_fact_of_user(changes):
         await end_quotes(session, conversation_id)
-    if written.known is not None:
-        session.keep_facts(key, written.known)
     await raise_revision(session, conversation_id, new_generation=False)
-    return written.added
+    return added
 
 
 async def remove_fact(session: Session, key: Key, number: int) -> bool:
-    """Remove a fact that holds; false when none has the number."""
+    """Remove a current fact. What it replaced does not come back. False if there is none."""
     found = await find_conversation(session, key, lock=True)
     if found is None or not await fact_rows.remove_fact(session, found[0], number):
         return False

@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
-from autonomy_ctx.memory.encoding import MessageRow, UnreadableRow, encode_text
-from autonomy_ctx.memory.sql.facts import insert_ended_facts, read_fact_rows, read_last_fact
+from autonomy_ctx.memory.encoding import REPLACED_BY_UNDO, SEGMENT_COLUMNS, MessageRow, UnreadableRow
+from autonomy_ctx.memory.facts import FACT_COLUMNS
+from autonomy_ctx.memory.sql.facts import read_last_fact
 from autonomy_ctx.memory.sql.forks import SharedRange, insert_ranges
-from autonomy_ctx.memory.sql.log import MESSAGE_ID, ensure_conversation, find_conversation
+from autonomy_ctx.memory.sql.log import MESSAGE_ID, ensure_conversation, find_conversation, message_values
 from autonomy_ctx.memory.sql.query import load_queries
-from autonomy_ctx.memory.sql.segments import insert_segments, link_segments, read_all_segments
+from autonomy_ctx.memory.sql.records import QuotedPlace, insert_quotes, insert_records
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Head, Key
-from autonomy_ctx.memory.transfer import (
-    ConversationCopy,
-    PinRow,
-    RangeCopy,
-    RecordCopy,
-    SegmentCopy,
-    renumber,
-)
 
+# The columns of each table that are copied, in the order of its query.
+_COLUMNS = {
+    "segment": (*SEGMENT_COLUMNS, "replaced_by", "rest_of"),
+    "fact": (*FACT_COLUMNS, "ended_by"),
+    "pin": ("position", "pinned_at", "source"),
+    # `quotes`: whether it quotes messages. In the target, any message of the scope counts as quoted.
+    "record": ("number", "kind", "name", "at", "derived", "body", "quotes"),
+    "shared_range": ("agent", "scope", "conversation", "first", "last"),
+}
+# These are integers in SQLite; and these are JSON strings.
+_FLAGS = ("provisional", "is_done", "in_profile", "derived", "quotes")
+_TEXTS = ("text", "body")
+_NEW_SEGMENT = [name for name in _COLUMNS["segment"] if name != "number"]
+_DELETIONS = ("delete_segment", "delete_fact", "delete_pin", "delete_record", "delete_shared_range")
 _QUERIES = load_queries(
     "transfer",
     message_id=MESSAGE_ID,
+    segment=", ".join(_COLUMNS["segment"]),
+    new_segment=", ".join(_NEW_SEGMENT),
+    new_segment_values=":" + ", :".join(_NEW_SEGMENT),
+    fact=", ".join(_COLUMNS["fact"]),
+    fact_values=":" + ", :".join(_COLUMNS["fact"]),
     record_name="{sqlite: name}{postgres: coalesce(long_name, name)}",
     greatest="{sqlite: max}{postgres: greatest}",
 )
+
+# A row by columns.
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCopy:
+    """All of a conversation but its own messages: rows by table, in the order of their numbers."""
+
+    head: Head
+    last_fact: int
+    tables: Mapping[str, Sequence[Row]]
+
+    def digest(self) -> str:
+        """A digest that is equal for equal content: numbers that only name rows do not count."""
+        places = {row["number"]: place for place, row in enumerate(self.tables["segment"], start=1)}
+        segments = [{**row, "generation": 0} for row in self.renumbered("segment", places)]
+        said = (
+            (self.head.position, self.head.count, self.head.last_user, self.last_fact),
+            *(segments, self.renumbered("fact", places), self.tables["pin"], self.tables["shared_range"]),
+            [{**row, "number": 0} for row in self.tables["record"]],
+        )
+        return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def renumbered(self, table: str, numbers: Mapping[int, int]) -> list[Row]:
+        """The rows of a table with other numbers of segments; one that has gone counts as taken back."""
+        named = ("number", "replaced_by", "rest_of") if table == "segment" else ("segment",)
+        return [
+            {**row, **{one: row[one] and numbers.get(row[one], REPLACED_BY_UNDO) for one in named}}
+            for row in self.tables[table]
+        ]
 
 
 async def count_conversations(session: Session, scope: str | None) -> int:
@@ -36,7 +82,9 @@ async def count_conversations(session: Session, scope: str | None) -> int:
     return int(number)
 
 
-async def export_keys(session: Session, scope: str | None, after: int, limit: int) -> list[tuple[int, Key]]:
+async def export_keys(
+    session: Session, scope: str | None, *, after: int, limit: int
+) -> list[tuple[int, Key]]:
     """The next conversations after a number, in the order they were made."""
     rows = await session.fetch(_QUERIES["select_keys"], scope=scope, after=after, limit=limit)
     return [(number, Key(*names)) for number, *names in rows]
@@ -48,7 +96,9 @@ async def last_own_position(session: Session, key: Key) -> int:
     return int(position)
 
 
-async def export_messages(session: Session, key: Key, after: int, last: int, limit: int) -> list[MessageRow]:
+async def export_messages(
+    session: Session, key: Key, *, after: int, last: int, limit: int
+) -> list[MessageRow]:
     """The next messages of a conversation's own."""
     values = {**session.key_values(key), "after": after, "last": last, "limit": limit}
     rows = await session.fetch(_QUERIES["select_messages"], **values)
@@ -59,116 +109,67 @@ async def export_conversation(session: Session, key: Key) -> ConversationCopy:
     """All of a conversation but its messages."""
     found = await find_conversation(session, key)
     if found is None:
-        return ConversationCopy(Head())
+        return ConversationCopy(Head(), 0, dict.fromkeys(_COLUMNS, ()))
     conversation_id, head = found
-    ranges = await session.fetch(_QUERIES["select_ranges"], id=conversation_id)
-    pins = await session.fetch(_QUERIES["select_pins"], id=conversation_id)
-    records = await session.fetch(_QUERIES["select_records"], id=conversation_id)
-    return ConversationCopy(
-        head,
-        await read_last_fact(session, conversation_id),
-        tuple(RangeCopy(Key(*names), first, last) for *names, first, last in ranges),
-        tuple(SegmentCopy(*row) for row in await read_all_segments(session, conversation_id)),
-        tuple(await read_fact_rows(session, conversation_id)),
-        tuple(PinRow(*row) for row in pins),
-        tuple(_decode_record(*row) for row in records),
-    )
+    tables = {
+        table: [_read_row(table, row) for row in await session.fetch(_QUERIES[table], id=conversation_id)]
+        for table in _COLUMNS
+    }
+    return ConversationCopy(head, await read_last_fact(session, conversation_id), tables)
 
 
-def _decode_record(
-    kind: str, name: str, at: float, derived: bool, body: str, quotes: bool, number: int
-) -> RecordCopy:
+def _read_row(table: str, values: Sequence[Any]) -> Row:
+    row = dict(zip(_COLUMNS[table], values, strict=True))
     try:
-        return RecordCopy(kind, name, at, bool(derived), json.loads(body), bool(quotes))
+        for name in _TEXTS:
+            json.loads(row.get(name, '""'))
     except ValueError:
         # Without the cause, which might quote a user's text.
-        raise UnreadableRow(f"the record with number {number} cannot be read") from None
+        raise UnreadableRow(f"the {table} with number {row['number']} cannot be read") from None
+    return row | {name: bool(row[name]) for name in _FLAGS if name in row}
 
 
-async def import_messages(session: Session, key: Key, rows: Sequence[MessageRow], generation: int) -> None:
+async def import_messages(session: Session, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
     """Store messages at their positions; the head follows them."""
     conversation_id, _ = await ensure_conversation(session, key)
-    *columns, wholes = map(list, zip(*rows, strict=True))
-    named = dict(zip(MessageRow._fields, columns, strict=False))
-    await session.insert("message", {"conversation_id": conversation_id, **named})
-    if any(wholes):
-        large = [row for row in rows if row.whole is not None]
-        places, bodies = [row.position for row in large], [row.whole for row in large]
-        await session.insert(
-            "whole", {"conversation_id": conversation_id, "position": places, "body": bodies}
-        )
+    values = [message_values(session, conversation_id, row) for row in rows]
+    await session.execute_many(_QUERIES["insert_message"], values)
+    large = [one for one in values if one["whole"] is not None]
+    await session.execute_many(_QUERIES["insert_whole"], large)
     session.note_appended(len(rows))
-    values = {
-        "id": conversation_id,
+    head = {
         "generation": generation,
         "first": rows[0].position,
         "last": rows[-1].position,
         "number": len(rows),
         "last_user": max((row.position for row in rows if row.is_user), default=0),
     }
-    await session.execute(_QUERIES["move_head"], **values)
+    await session.execute(_QUERIES["move_head"], id=conversation_id, **head)
     await session.execute(_QUERIES["rewind_index"], id=conversation_id, first=rows[0].position)
 
 
 async def import_conversation(session: Session, key: Key, copy: ConversationCopy) -> None:
     """Replace all data of a conversation except its messages."""
     conversation_id, _ = await ensure_conversation(session, key)
-    for name in ("delete_segments", "delete_facts", "delete_pins", "delete_records", "delete_ranges"):
+    for name in _DELETIONS:
         await session.execute(_QUERIES[name], id=conversation_id)
-    sources = {one.source: (await ensure_conversation(session, one.source))[0] for one in copy.ranges}
-    ranges = [SharedRange(sources[one.source], one.first, one.last) for one in copy.ranges]
+    ranges = [
+        SharedRange((await ensure_conversation(session, Key(*names)))[0], first, last)
+        for *names, first, last in (row.values() for row in copy.tables["shared_range"])
+    ]
     await insert_ranges(session, conversation_id, ranges)
-    numbers = await _import_segments(session, conversation_id, copy.segments)
-    facts = [
-        fact._replace(row=fact.row._replace(segment=numbers.get(fact.row.segment, fact.row.segment and -1)))
-        for fact in copy.facts
-    ]
-    await insert_ended_facts(session, conversation_id, facts)
-    if copy.pins:
-        columns = {name: [pin[place] for pin in copy.pins] for place, name in enumerate(PinRow._fields)}
-        await session.insert("pin", {"conversation_id": conversation_id, **columns})
-    await _import_records(session, conversation_id, copy.records)
-    await session.execute(
-        _QUERIES["update_conversation"],
-        id=conversation_id,
-        head=copy.head.position,
-        count=copy.head.count,
-        generation=copy.head.generation,
-        last_user=copy.head.last_user,
-        revision=copy.head.revision,
-        last_fact=copy.last_fact,
-        is_fork=bool(copy.ranges),
-    )
+    own = {"id": conversation_id}
+    segments = [{**row, **own, "replaced_by": None, "rest_of": None} for row in copy.tables["segment"]]
+    made = [number for [(number,)] in await session.fetch_each(_QUERIES["insert_segment"], segments)]
+    numbers = {row["number"]: number for row, number in zip(segments, made, strict=True)}
+    await session.execute_many(_QUERIES["link"], copy.renumbered("segment", numbers))
+    facts = [{**row, **own} for row in copy.renumbered("fact", numbers)]
+    await session.execute_many(_QUERIES["insert_fact"], facts)
+    await session.execute_many(_QUERIES["insert_pin"], [{**row, **own} for row in copy.tables["pin"]])
+    records = copy.tables["record"]
+    made = await insert_records(session, conversation_id, records)
+    quoting = [number for row, number in zip(records, made, strict=True) if row["quotes"]]
+    await insert_quotes(session, [QuotedPlace(0, 0)], quoting)
+    head = {**asdict(copy.head), "head": copy.head.position, "last_fact": copy.last_fact}
+    await session.execute(_QUERIES["update_conversation"], id=conversation_id, is_fork=bool(ranges), **head)
     session.note_deletion()
-
-
-async def _import_segments(
-    session: Session, conversation_id: int, segments: Sequence[SegmentCopy]
-) -> dict[int, int]:
-    """The numbers that segments have here, by those they had."""
-    made = await insert_segments(session, conversation_id, [one.segment for one in segments])
-    numbers = {one.segment.number: number for one, number in zip(segments, made, strict=True)}
-    links = [
-        (numbers[one.segment.number], renumber(one.replaced_by, numbers), renumber(one.rest_of, numbers))
-        for one in segments
-    ]
-    await link_segments(session, links)
-    return numbers
-
-
-async def _import_records(session: Session, conversation_id: int, records: Sequence[RecordCopy]) -> None:
-    if not records:
-        return
-    bodies = [encode_text(one.body) for one in records]
-    columns = {
-        "conversation_id": conversation_id,
-        "kind": [one.kind for one in records],
-        "name": [one.name for one in records],
-        "at": [one.at for one in records],
-        "derived": [one.derived for one in records],
-        "size": [len(body.encode()) for body in bodies],
-        "body": bodies,
-    }
-    numbers = await session.insert("record", columns, returning="number")
-    if quoting := [number for one, number in zip(records, numbers, strict=True) if one.quotes]:
-        await session.insert("record_ref", {"conversation_id": 0, "position": 0, "number": quoting})

@@ -12,11 +12,11 @@ from itertools import starmap
 from typing import NamedTuple
 
 from autonomy_ctx.errors import TurnLost
-from autonomy_ctx.memory.sql.log import append, ensure_conversation, is_stored
+from autonomy_ctx.memory.sql.log import append_drafts, ensure_conversation, is_stored
 from autonomy_ctx.memory.sql.query import load_queries
-from autonomy_ctx.memory.sql.records import read_records
+from autonomy_ctx.memory.sql.records import put_draft, read_records
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import Draft, Key, TurnStart, TurnToken, is_current_lease
+from autonomy_ctx.memory.store import Draft, Key, RecordDraft, TurnStart, TurnToken, is_current_lease
 
 _QUERIES = load_queries("turns")
 
@@ -63,13 +63,20 @@ async def begin_turn(
     session: Session,
     key: Key,
     drafts: Sequence[Draft],
+    *,
     owner: str,
     seconds: float,
+    ticket: int | None = None,
     after: int | None = None,
     unless: str | None = None,
     records: str | None = None,
 ) -> TurnStart:
-    """Take the turn and append, or keep a place in the line."""
+    """Acquire the turn and append its first messages, or take a place in the queue; in one transaction.
+
+    A waiting turn passes its `ticket`; if its place is gone, it gets a new place at the end of the queue.
+    With `after`, nothing is appended, and there are no positions, if the log ends elsewhere; with `unless`,
+    if there are records of this kind. The records of the kind `records` are returned.
+    """
     while (line := await _read_line(session, key)) is None:
         await ensure_conversation(session, key)
     place, again = line.find(owner) if line.places else None, line.is_held(owner)
@@ -79,7 +86,7 @@ async def begin_turn(
     fits = after in (None, line.head) or (again and await is_stored(session, line.conversation_id, drafts))
     if fits and unless is not None:
         fits = not await session.fetch(_QUERIES["find_record"], id=line.conversation_id, kind=unless)
-    positions = await append(session, key, drafts) if fits else []
+    positions = await append_drafts(session, key, drafts) if fits else []
     ticket = line.holder.ticket if again else line.last_ticket + 1 if place is None else place.ticket
     waiting = 0
     if line.places:
@@ -94,12 +101,34 @@ async def begin_turn(
         last_ticket=max(ticket, line.last_ticket),
         waiting=waiting,
     )
-    found = None if records is None else await read_records(session, key, records, None, 0, None)
+    found = () if records is None else await read_records(session, key, records)
     took_over = line.holder.ticket != 0 and not again
-    return TurnStart(ticket, positions, took_over, line.head, line.generation, found or ())
+    return TurnStart(ticket, positions, took_over, line.head, line.generation, found)
 
 
-async def append_in_turn(
+async def append(
+    session: Session,
+    key: Key,
+    drafts: Sequence[Draft],
+    records: Sequence[RecordDraft],
+    *,
+    turn: TurnToken | None = None,
+    ends: bool = False,
+    after: int | None = None,
+) -> list[int]:
+    """Append, in a turn or without one, and put records."""
+    if turn is None:
+        positions = await append_drafts(session, key, drafts, after)
+        if after is not None and not positions:
+            return []
+    else:
+        positions = await _append_in_turn(session, key, drafts, turn, ends)
+    for record in records:
+        await put_draft(session, key, record)
+    return positions
+
+
+async def _append_in_turn(
     session: Session, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
 ) -> list[int]:
     """Append while the turn is held; what is stored already also later."""
@@ -109,14 +138,14 @@ async def append_in_turn(
         is_known = line is not None and await is_stored(session, line.conversation_id, drafts)
         if not is_known:
             raise TurnLost
-    positions = await append(session, key, drafts)
+    positions = await append_drafts(session, key, drafts)
     if ends and is_held and line is not None:
         await _release(session, key, line)
     return positions
 
 
-async def renew_turn(session: Session, key: Key, ticket: int, owner: str, seconds: float) -> bool:
-    """Move the end of a lease; false when the place is gone."""
+async def renew_turn(session: Session, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+    """Renew the lease of the turn or of the place in the queue; false if it is gone."""
     values = {**session.key_values(key), "ticket": ticket, "owner": owner, "seconds": seconds}
     # A waiting turn may become the holder in between, but never the reverse.
     for name in ("renew_holder", "renew_place", "renew_holder"):
@@ -125,8 +154,8 @@ async def renew_turn(session: Session, key: Key, ticket: int, owner: str, second
     return False
 
 
-async def leave_turn(session: Session, key: Key, ticket: int | None, owner: str) -> None:
-    """Release what an owner has."""
+async def leave_turn(session: Session, key: Key, ticket: int | None, *, owner: str) -> None:
+    """Release the turn or the place; without a ticket, whatever the owner has."""
     line = await _read_line(session, key)
     if line is None:
         return

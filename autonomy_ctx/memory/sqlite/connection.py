@@ -69,7 +69,7 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
             return StoreUnavailable(
                 path=path,
                 problem=f"the disk reported an error ({name}), nothing was stored",
-                advice="look at the disk and its free space; the same memory goes on when it works again",
+                advice="check the disk and its free space; this memory works again as soon as the disk does",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
             return _gone_error(path) or StoreUnavailable(
@@ -82,7 +82,13 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
 
 def _damage_error(path: str, problem: str) -> StoreError:
     """The error of a file that cannot be read: it is damaged, or its file system is gone."""
-    return _gone_error(path) or StoreCorrupt(path=path, problem=problem)
+    advice = None
+    if problem == "SQLITE_NOTADB":
+        advice = (
+            "If it never was an SQLite database, name another file. Else restore a backup, or save what can "
+            f"be saved with `sqlite3 {path} .recover`"
+        )
+    return _gone_error(path) or StoreCorrupt(path=path, problem=problem, advice=advice)
 
 
 # What a file system answers that was removed or has failed; one that fails is often made read-only.
@@ -138,7 +144,9 @@ def path_from_url(url: str) -> str:
     path = url[len(prefix) :].split("?", 1)[0]
     if not path or path == ":memory:":
         raise StoreUnavailable(
-            path=url, problem="names no file", advice="use Memory() to keep messages in this process only"
+            path=url,
+            problem="this URL names no file",
+            advice="use Memory() to keep messages in this process only",
         )
     return path
 
@@ -152,7 +160,7 @@ def check_location(path: str, mounts: str | None = None) -> None:
     if kind in NETWORK_FILESYSTEMS:
         raise StoreUnavailable(
             path=path,
-            problem=f"is on a network filesystem ({kind}), where several processes can damage an SQLite file",
+            problem=f"it is on a network filesystem ({kind}), where several processes can damage it",
             advice="use a local disk, or a server database for several machines",
         )
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -165,7 +173,7 @@ def check_location(path: str, mounts: str | None = None) -> None:
     if file.exists() and not os.access(file, os.R_OK | os.W_OK):
         raise StoreUnavailable(
             path=path,
-            problem="may not be read and written by this user",
+            problem="this user may not read and write the file",
             advice="change its owner or permissions",
         )
 
@@ -179,11 +187,11 @@ def check_folder(path: str) -> None:
         )
     if file.is_dir():
         raise StoreUnavailable(
-            path=path, problem="is a folder", advice="name a file in it, such as memory.db"
+            path=path, problem="this is a folder", advice="name a file in it, such as memory.db"
         )
     if file.exists() and not file.is_file():
         raise StoreUnavailable(
-            path=path, problem="is a pipe, a socket or a device", advice="name a file, such as memory.db"
+            path=path, problem="this is a pipe, a socket or a device", advice="name a file, such as memory.db"
         )
 
 

@@ -1,4 +1,4 @@
-"""`EmbeddedStore`: the store protocols on SQLite, wherever the database is.
+"""`EmbeddedStore`: a store on SQLite, wherever the database is.
 
 A subclass has the connections, and the threads that use them. Small reads run in the caller's thread, because
 handing them to another thread costs four times the read.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from random import uniform
 from typing import TYPE_CHECKING, Any
 
@@ -18,31 +18,72 @@ import anyio
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.memory.processes import machine_clock
-from autonomy_ctx.memory.search_text import SearchScope, query_terms
-from autonomy_ctx.memory.sql import records as record_rows
+from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, RowHit, SearchScope
 from autonomy_ctx.memory.sql import turns
+from autonomy_ctx.memory.sql.forks import SharedRange
 from autonomy_ctx.memory.sql.log import read_head
-from autonomy_ctx.memory.sql.session import run_script
-from autonomy_ctx.memory.sql.store import P, Script, SqlStore, T
-from autonomy_ctx.memory.sqlite import search as search_rows
-from autonomy_ctx.memory.sqlite import vectors as vector_rows
+from autonomy_ctx.memory.sql.records import read_records
+from autonomy_ctx.memory.sql.search import FullText
+from autonomy_ctx.memory.sql.session import NO_LIMIT, LargeRead, ReadLimit, run_script
+from autonomy_ctx.memory.sql.store import P, Script, Store, T, reads, writes
+from autonomy_ctx.memory.sql.vectors import use_embedder
+from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import snapshot
-from autonomy_ctx.memory.sqlite.fact_cache import FactCache
-from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.session import SqliteSession, Transaction
-from autonomy_ctx.memory.sqlite.window import read_blocks, read_rows, read_small_summary, read_summary
-from autonomy_ctx.memory.store import Head, Key, Record, SearchHit, SummaryState, Window, check_read
+from autonomy_ctx.memory.sqlite.window import read_summary, read_window
+from autonomy_ctx.memory.store import Key, SearchHit
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
-    from autonomy_ctx.memory.vectors import EmbeddingBlock, VectorBlock
 
 # How often a turn looks whether it is next: by chance a little more or less, so that turns that began to
 # wait together, in many processes, do not all ask the store at once.
 POLL_SECONDS = 0.05
 POLL_JITTER = 0.2
-SMALL_READ_BYTES = 64 * 1024
-SMALL_READ_ROWS = 512
+_SMALL = ReadLimit(max_bytes=64 * 1024, max_rows=512)
+# What is tried in the caller's thread, as far as it is small.
+_SMALL_READS = frozenset((read_head, read_window, read_summary, read_records, turns.seconds_until_turn))
+
+
+def _begin_index(session: SqliteSession) -> bool:
+    if not session.take_index_step():
+        return False
+    fulltext.create_index(session.connection)
+    return True
+
+
+async def _write_block(session: SqliteSession, scope_number: int, block: IndexBlock) -> None:
+    fulltext.remove_messages(session.connection, block.conversation_id, block.start, block.end)
+    fulltext.add_messages(session.connection, scope_number, block.conversation_id, block.terms)
+
+
+async def _find_rows(
+    session: SqliteSession,
+    scope_number: int,
+    search_scope: SearchScope,
+    ranges: Sequence[SharedRange],
+    terms: QueryTerms,
+    limit: int,
+) -> list[RowHit]:
+    connection = session.connection
+    # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
+    conversation_id = ranges[0].conversation_id if ranges else None
+    if len(ranges) == 1 and fulltext.has_one_conversation(connection, *search_scope[:2]):
+        conversation_id = None
+    return fulltext.find_hits(connection, scope_number, conversation_id, terms, limit, ranges)
+
+
+FTS5 = FullText(find=_find_rows, begin=_begin_index, write=_write_block)
+
+
+def purge_step(transaction: Transaction) -> bool:
+    """Take a step of the purge; the last one also folds the write-ahead log."""
+    # Rows that were taken out reach the parts of the index with the commit; merged before, they stay.
+    if not transaction.take_index_step():
+        return True
+    more = fulltext.purge_index_step(transaction.connection)
+    transaction.has_deleted = transaction.has_deleted or not more
+    return more
 
 
 class TurnSignals:
@@ -72,7 +113,7 @@ class TurnSignals:
             event.set()
 
 
-class EmbeddedStore(SqlStore):
+class EmbeddedStore(Store):
     """A store on SQLite."""
 
     def __init__(self, clock: Callable[[], float], lease_clock: Callable[[], float] | None = None) -> None:
@@ -81,22 +122,8 @@ class EmbeddedStore(SqlStore):
         leases = lease_clock or (machine_clock() if clock is time.time else clock)
         self._clocks = {"now": clock, "lease_now": leases}
         self._turn_signals = TurnSignals()
-        self._fact_cache = FactCache()
         # Made by the first search by meaning.
         self._vector_cache: VectorCache | None = None
-
-    @property
-    @abstractmethod
-    def identity(self) -> object:
-        """The database that is read."""
-
-    @abstractmethod
-    def written_identity(self) -> object:
-        """The database that is read, if the same one is written; else None."""
-
-    @abstractmethod
-    def check_usable(self) -> None:
-        """Raise an error if the store was closed."""
 
     @abstractmethod
     async def run_write(self, work: Callable[[Transaction], T]) -> T:
@@ -115,106 +142,15 @@ class EmbeddedStore(SqlStore):
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
         async def may_begin() -> bool:
-            found = await self._read_small(turns.seconds_until_turn, key, ticket)
-            return not (
-                await self.read_script(turns.seconds_until_turn, key, ticket) if found is None else found
-            )
+            return not await self.read_script(turns.seconds_until_turn, key, ticket)
 
         await self._turn_signals.wait_until(key, may_begin, seconds)
 
-    async def read(
-        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
-    ) -> Window:
-        given = (key, after, before, limit)
-        window = await self._read_small(read_rows, *given, SMALL_READ_BYTES, SMALL_READ_ROWS)
-        return await self.read_script(read_blocks, *given) if window is None else window
+    read = reads(read_window)
+    summary = reads(read_summary)
 
-    async def head(self, key: Key) -> Head:
-        head = await self._read_small(read_head, key)
-        return await self.read_script(read_head, key) if head is None else head
-
-    async def delete(
-        self,
-        scope: str,
-        agent: str | None = None,
-        conversation: str | None = None,
-        ids: Sequence[str] | None = None,
-    ) -> int:
-        deleted = await super().delete(scope, agent, conversation, ids)
-        self._fact_cache.forget(scope)
-        if self._vector_cache is not None:
-            await self.run_read(lambda connection: self._forget_vectors(scope))
-        if await self.run_read(needs_purge):
-            await self._purge()
-        return deleted
-
-    def _forget_vectors(self, scope: str) -> None:
-        if self._vector_cache is not None:
-            self._vector_cache.forget(scope)
-
-    async def drop_segments(
-        self, scope: str, agent: str | None = None, conversation: str | None = None
-    ) -> int:
-        dropped = await super().drop_segments(scope, agent, conversation)
-        self._fact_cache.forget(scope)
-        return dropped
-
-    async def remove_fact(self, key: Key, number: int) -> bool:
-        removed = await super().remove_fact(key, number)
-        self._fact_cache.forget(key.scope, key.conversation)
-        return removed
-
-    async def summary(self, key: Key) -> SummaryState:
-        state = await self._read_small(read_small_summary, key, SMALL_READ_BYTES)
-        return await self.read_script(read_summary, key) if state is None else state
-
-    async def read_records(
-        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Record]:
-        check_read(kind, limit)
-        given = (key, kind, name, after, limit)
-        found = await self._read_small(record_rows.read_records, *given, SMALL_READ_BYTES, SMALL_READ_ROWS)
-        return (
-            await super().read_records(key, kind, name=name, after=after, limit=limit)
-            if found is None
-            else found
-        )
-
-    async def search(
-        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[SearchHit]:
-        terms, search_scope = query_terms(query, limit), SearchScope(agent, scope, conversation)
-        if not terms:
-            self.check_usable()
-            return []
-        given = (search_scope, terms, limit)
-        found = await self.read_script(search_rows.search_messages, *given, even_if_stale=False)
-        if isinstance(found, search_rows.PendingIndexWork):
-            if found.needs_purge:
-                await self._purge()
-            await self._update_index(search_scope, found.unindexed)
-            found = await self.read_script(search_rows.search_messages, *given, even_if_stale=True)
-        assert not isinstance(found, search_rows.PendingIndexWork)
-        return found
-
-    async def use_embedder(self, name: str, dimensions: int) -> int:
-        return await self.run_write(
-            lambda transaction: vector_rows.use_embedder(transaction.connection, name, dimensions)
-        )
-
-    async def read_unembedded(
-        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
-    ) -> list[EmbeddingBlock] | None:
-        return await self.run_read(
-            lambda connection: vector_rows.read_unembedded(
-                connection, agent, scope, conversation, embedder, limit
-            )
-        )
-
-    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
-        return await self.run_write(
-            lambda transaction: vector_rows.put_vectors(transaction.connection, blocks, embedder)
-        )
+    fulltext = FTS5
+    use_embedder = writes(use_embedder)
 
     async def nearest(
         self,
@@ -237,50 +173,40 @@ class EmbeddedStore(SqlStore):
     async def check(self) -> None:
         await self.run_write(Transaction.probe)
 
-    async def _update_index(self, search_scope: SearchScope, unindexed: list[tuple[int, int]]) -> None:
-        """Index new messages, one writer at a time."""
-        while blocks := await self.run_read(partial(search_rows.read_index_blocks, unindexed=unindexed)):
-            await self.run_write(
-                partial(search_rows.write_index_blocks, search_scope=search_scope, blocks=blocks)
-            )
-
-    async def _purge(self) -> None:
-        """Take what was deleted out of the search index."""
-        while await self.run_write(search_rows.purge_step):
-            pass
+    async def purge(self) -> None:
+        self._vector_cache = None
+        while await self.run_read(fulltext.needs_purge):
+            await self.run_write(purge_step)
 
     async def write_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
-        identity = self.written_identity()
-        return await self.run_write(
-            lambda transaction: run_script(
-                script(self._session(transaction.connection, identity, transaction), *given, **options)
-            )
-        )
+        def run(transaction: Transaction) -> T:
+            session = SqliteSession(transaction.connection, self._clocks, self.identity, transaction)
+            return run_script(script(session, *given, **options))
+
+        return await self.run_write(run)
 
     async def read_script(
         self, script: Callable[..., Coroutine[Any, Any, T]], *given: Any, **options: Any
     ) -> T:
-        return await self.run_read(lambda connection: self._snapshot(connection, script, *given, **options))
-
-    async def _read_small(
-        self, script: Callable[..., Coroutine[Any, Any, T | None]], *given: Any, **options: Any
-    ) -> T | None:
-        """Run a small read in the caller's thread; None when it should not run there."""
-        return await self.run_small_read(
-            lambda connection: self._snapshot(connection, script, *given, **options)
+        if script in _SMALL_READS:
+            with suppress(LargeRead):
+                done = await self.run_small_read(
+                    lambda connection: [self._run_read_script(connection, _SMALL, script, given, options)]
+                )
+                if done is not None:
+                    return done[0]
+        return await self.run_read(
+            lambda connection: self._run_read_script(connection, NO_LIMIT, script, given, options)
         )
 
-    def _snapshot(
+    def _run_read_script(
         self,
         connection: sqlite3.Connection,
+        read_limit: ReadLimit,
         script: Callable[..., Coroutine[Any, Any, T]],
-        *given: Any,
-        **options: Any,
+        given: Sequence[Any],
+        options: Mapping[str, Any],
     ) -> T:
         with snapshot(connection):
-            return run_script(script(self._session(connection, self.identity), *given, **options))
-
-    def _session(
-        self, connection: sqlite3.Connection, identity: object, transaction: Transaction | None = None
-    ) -> SqliteSession:
-        return SqliteSession(connection, self._clocks, self._fact_cache, identity, transaction)
+            session = SqliteSession(connection, self._clocks, self.identity, read_limit=read_limit)
+            return run_script(script(session, *given, **options))

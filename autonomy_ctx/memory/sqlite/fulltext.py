@@ -8,134 +8,51 @@ because they must not count towards the length of a message. This module uses co
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from autonomy_ctx.memory.search_terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
+from autonomy_ctx.memory.ranking import score_texts
+from autonomy_ctx.memory.search_terms import FORM_MARK, IndexTerms, fts_or_query
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, FULL_MATCH_GAIN, QueryTerms, RowHit
+from autonomy_ctx.memory.sql.query import load_statements
 
-_CREATE_TERMS = """
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'ascii')
-"""
-_CREATE_FORMS = """
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_form USING fts5 (text, place, tokenize = 'ascii')
-"""
+_SQL = load_statements("sqlite", "fulltext", full_match_gain=FULL_MATCH_GAIN, folded_weight=FOLDED_WEIGHT)
+
 _TABLES = ("search_term", "search_form")
 # Makes the forms of a message as long as its words, which a rank depends on. Nobody can look for it.
 _FILLER = " f"
-# One statement for many rows: with each row that SQLite steps to, a thread may have to wait for the
-# interpreter lock.
-_INSERT_ENTRIES = "INSERT INTO search_entry (conversation_id, position) SELECT ?, value FROM json_each(?)"
-_SELECT_ENTRIES = """
-    SELECT id FROM search_entry WHERE conversation_id = ? AND position > ? AND position <= ?
-"""
-_INSERT_TERMS = """
-    INSERT INTO {table} (rowid, text, place)
-    SELECT e.id, t.value, 'c' || ?1 FROM json_each(?2) t
-    CROSS JOIN search_entry e ON e.conversation_id = ?1 AND e.position = CAST(t.key AS INTEGER)
-"""
-_SELECT_EXACT_HITS = f"""
-    WITH exact AS MATERIALIZED (
-        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :exact AND {{search_term}}
-    )
-    SELECT e.conversation_id, e.position, f.score FROM (
-        SELECT id, score + CASE WHEN id IN (SELECT rowid FROM search_term WHERE search_term MATCH :all)
-            THEN {FULL_MATCH_GAIN} * (SELECT max(score) FROM exact) ELSE 0 END AS score
-        FROM exact ORDER BY 2 DESC, 1 DESC LIMIT :limit
-    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-"""  # noqa: S608  # our number
-_NOTE_FORMS = "UPDATE search_place SET has_forms = 1 WHERE id = ? AND NOT has_forms"
-_SCOPE_HAS_FORMS = "SELECT has_forms FROM search_place WHERE id = ?"
-_HAS_FORMS = "SELECT EXISTS (SELECT 1 FROM search_form WHERE search_form MATCH ?)"
-# What matches exactly, and what matches in another form. For a single word every exact match comes before all
-# others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
-# that is rare must not count for more than a word that is common. A message with all words of several comes
-# before every other, however short that one is. The place says which conversation it is,
-# and nothing about how well a message fits.
-_SELECT_HITS = f"""
-    WITH exact AS (
-        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :exact AND {{search_term}}
-    ), gain AS (
-        SELECT id, {FULL_MATCH_GAIN} * (SELECT max(score) FROM exact) AS score FROM exact
-        WHERE id IN (SELECT rowid FROM search_term WHERE search_term MATCH :all)
-    ), folded AS (
-        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :words AND {{search_term}}
-        UNION ALL
-        SELECT rowid AS id, -bm25(search_form, 1.0, 0.0) AS score FROM search_form
-        WHERE search_form MATCH :forms AND {{search_form}}
-    ), best AS (
-        SELECT (SELECT min(score) FROM exact) AS worst_exact, (SELECT max(score) FROM exact) AS best_exact,
-               (SELECT max(score) FROM (SELECT sum(score) AS score FROM folded GROUP BY id)) AS best_folded
-    ), weight AS (
-        SELECT CASE
-            WHEN best_exact IS NULL THEN 1.0
-            WHEN :is_single THEN {FOLDED_WEIGHT} * worst_exact / best_folded
-            ELSE {FOLDED_WEIGHT} * min(1.0, best_exact / best_folded)
-        END AS weight FROM best
-    )
-    SELECT e.conversation_id, e.position, f.score FROM (
-        SELECT id, sum(score) AS score FROM (
-            SELECT id, score FROM exact UNION ALL SELECT id, score FROM gain
-            UNION ALL SELECT id, score * weight FROM folded CROSS JOIN weight
-        ) GROUP BY id ORDER BY 2 DESC, 1 DESC LIMIT :limit
-    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-"""  # noqa: S608  # our number
-_IS_LISTED = "{table}.rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)"
-# Of a fork: what it has of other conversations, and its own.
-_IS_SHARED = """EXISTS (
-    SELECT 1 FROM search_entry s CROSS JOIN json_each(:ranges) r
-    WHERE s.id = {table}.rowid AND s.conversation_id = json_extract(r.value, '$[0]')
-      AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))"""
 
 
 def _fill_conditions(statement: str) -> tuple[str, str]:
     """A statement for all rows and for those of a fork."""
     listed, shared = (
         statement.format(**{table: condition.format(table=table) for table in _TABLES})
-        for condition in (_IS_LISTED, _IS_SHARED)
+        for condition in (_SQL["is_listed"], _SQL["is_shared"])
     )
     return listed, shared
 
 
-_SELECT_EXACT = _fill_conditions(_SELECT_EXACT_HITS)
-_SELECT_ALL = _fill_conditions(_SELECT_HITS)
-_UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
-_SET_MERGE = "INSERT INTO {table} ({table}, rank) VALUES ('usermerge', 2)"
-_MERGE_INDEX = "INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)"
+_SELECT_EXACT = _fill_conditions(_SQL["select_exact_hits"])
+_SELECT_ALL = _fill_conditions(_SQL["select_hits"])
+# Up to so many rows, all that have one of the words are ranked. In a larger index that would take longer and
+# longer, so there the rare words choose the candidates: of a word in more rows than this, the newest.
+MAX_RANKED_ROWS, MAX_CANDIDATES = 20_000, 1_000
+# For each hit that is wanted, so many candidates are read to rank them exactly.
+READ_PER_HIT = 3
 # How much one transaction does, so that others get their turn.
 _PURGE_ROWS, _PURGE_PAGES = 200, 128
 
 
 def create_index(connection: sqlite3.Connection) -> None:
     """Make the index if there is none."""
-    for statement in (_CREATE_TERMS, _CREATE_FORMS):
+    for statement in (_SQL["create_terms"], _SQL["create_forms"]):
         connection.execute(statement)
 
 
-def find_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int | None:
-    """The number of a scope of an agent; None for one that was never searched."""
-    found = connection.execute(
-        "SELECT id FROM search_place WHERE agent = ? AND scope = ?", (agent, scope)
-    ).fetchone()
-    return None if found is None else int(found[0])
-
-
-def ensure_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int:
-    """The number of a scope of an agent."""
-    connection.execute("INSERT OR IGNORE INTO search_place (agent, scope) VALUES (?, ?)", (agent, scope))
-    scope_number = find_scope_number(connection, agent, scope)
-    assert scope_number is not None
-    return scope_number
-
-
-def add_message(
-    connection: sqlite3.Connection, scope_number: int, conversation_id: int, position: int, text: str
-) -> None:
-    """Put a message into the index."""
-    add_messages(connection, scope_number, conversation_id, {position: index_terms(text)})
+def has_one_conversation(connection: sqlite3.Connection, agent: str, scope: str) -> bool:
+    """True for a scope of an agent with one conversation."""
+    return len(connection.execute(_SQL["select_two"], (agent, scope)).fetchall()) == 1
 
 
 def add_messages(
@@ -144,7 +61,7 @@ def add_messages(
     """Put messages into the index, their terms by their positions; together it is much faster."""
     if not terms:
         return
-    connection.execute(_INSERT_ENTRIES, (conversation_id, json.dumps(list(terms))))
+    connection.execute(_SQL["insert_entries"], (conversation_id, json.dumps(list(terms))))
     mark = f"{scope_number}x"
     words = {position: _mark_terms(mark, found.words) for position, found in terms.items()}
     forms = {
@@ -153,15 +70,15 @@ def add_messages(
         if found.forms
     }
     if forms:
-        connection.execute(_NOTE_FORMS, (scope_number,))
+        connection.execute(_SQL["note_forms"], (scope_number,))
     for table, texts in zip(_TABLES, (words, forms), strict=True):
         if texts:
-            connection.execute(_INSERT_TERMS.format(table=table), (conversation_id, json.dumps(texts)))
+            connection.execute(_SQL["insert_terms"].format(table=table), (conversation_id, json.dumps(texts)))
 
 
 def remove_messages(connection: sqlite3.Connection, conversation_id: int, after: int, last: int) -> None:
     """Remove the index entries of messages that are indexed again."""
-    old = connection.execute(_SELECT_ENTRIES, (conversation_id, after, last)).fetchall()
+    old = connection.execute(_SQL["select_entries"], (conversation_id, after, last)).fetchall()
     _delete_rows(connection, old)
 
 
@@ -203,9 +120,14 @@ def find_hits(
         *(f'("{mark}{first}" AND "{mark}{second}")' for first, second in folded.pairs),
     ]
     forms: list[str] = []
-    if connection.execute(_SCOPE_HAS_FORMS, (scope_number,)).fetchone() != (0,):
+    if connection.execute(_SQL["scope_has_forms"], (scope_number,)).fetchone() != (0,):
         forms += (f'"{mark}{form}"' for form in folded.forms)
         forms += (f'"{mark}{prefix}" *' for prefix in folded.prefixes)
+    is_small = is_shared or READ_PER_HIT * limit > MAX_CANDIDATES
+    if not is_small and connection.execute(_SQL["count_rows"]).fetchone()[0] > MAX_RANKED_ROWS:
+        others = dict.fromkeys(words, "search_term") | dict.fromkeys(forms, "search_form")
+        exact = [f'"{mark}{term}"' for term in terms.exact]
+        return _find_by_rare_words(connection, exact, others, place, limit)
     # No text has a mark alone.
     nothing = f'"{mark}{FORM_MARK}"'
     form_query = f"(text : ({' OR '.join(forms) or nothing})){place}"
@@ -214,7 +136,7 @@ def find_hits(
     all_terms = nothing if is_single else " AND ".join(f'"{mark}{term}"' for term in terms.exact)
     values["all"] = f"(text : ({all_terms})){place}"
     # Mostly there are no other forms, and it takes little time to see that.
-    if words or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0]):
+    if words or (forms and connection.execute(_SQL["has_forms"], (form_query,)).fetchone()[0]):
         statements = _SELECT_ALL
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
         values["forms"], values["is_single"] = form_query, is_single
@@ -222,12 +144,64 @@ def find_hits(
     return [RowHit(*row) for row in rows]
 
 
+def _find_by_rare_words(
+    connection: sqlite3.Connection, terms: Sequence[str], others: Mapping[str, str], place: str, limit: int
+) -> list[RowHit]:
+    """Find the best of the rows with rare words of a question, and of those with all words.
+
+    `terms` are quoted, and `others` are other forms of words, each with its table. No statement gives
+    more than a fixed number of rows, however many there are. `bm25` would count the rows of every word.
+    """
+    [size] = connection.execute(_SQL["count_rows"]).fetchone()
+    tables = dict(others) | dict.fromkeys(terms, _TABLES[0])
+
+    def find_newest(query: str, table: str) -> list[int]:
+        values = (f"(text : ({query})){place}", MAX_CANDIDATES)
+        return [row[0] for row in connection.execute(_SQL["select_newest"].format(table=table), values)]
+
+    rows = {term: some for term, table in tables.items() if (some := find_newest(term, table))}
+    # A word in more rows than were read is in the others about as often.
+    counts = {
+        term: len(some) if len(some) < MAX_CANDIDATES else len(some) * size // (size - some[-1] + 1)
+        for term, some in rows.items()
+    }
+    weights = {term: math.log(1 + (size - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
+    most = max((weights[term] for term in terms if term in weights), default=math.inf)
+    weights |= {term: FOLDED_WEIGHT * min(weights[term], most) for term in others if term in weights}
+    candidates: set[int] = set()
+    rare: list[str] = []
+    for term in sorted(rows, key=counts.__getitem__):
+        if not rare or len(candidates) + len(rows[term]) <= MAX_CANDIDATES:
+            rare.append(term)
+            candidates.update(rows[term])
+    found = dict.fromkeys(candidates, 0.0)
+    among = " OR ".join(term for term in rare if tables[term] == _TABLES[0])
+    for term, weight in weights.items():
+        is_common = term not in rare and among and tables[term] == _TABLES[0]
+        for row in find_newest(f"({among}) AND {term}", _TABLES[0]) if is_common else rows[term]:
+            if row in found:
+                found[row] += weight
+    if len(terms) > 1:
+        found |= dict.fromkeys(find_newest(" AND ".join(terms), _TABLES[0]), sum(weights.values()))
+    best = sorted(found, key=lambda row: (found[row], row), reverse=True)[: READ_PER_HIT * limit]
+    texts = connection.execute(_SQL["select_texts"], (json.dumps(best),)).fetchall()
+    by_word = {term.strip('"'): weight for term, weight in weights.items() if term in terms}
+    scores = score_texts({row: text.split() for row, _, _, text in texts}, by_word)
+    for term in others:
+        for row in scores.keys() & rows.get(term, ()):
+            scores[row] += weights[term]
+    hits = [(scores[row], row, RowHit(number, position, scores[row])) for row, number, position, _ in texts]
+    return [hit for _, _, hit in sorted(hits, reverse=True)[:limit]]
+
+
 def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
     """Let nothing find a deleted message any more, and note that the index has to be purged."""
     if position is None:
-        changed = connection.execute(_UNLIST_ENTRIES, (conversation_id,))
+        changed = connection.execute(_SQL["unlist_entries"], (conversation_id,))
     else:
-        changed = connection.execute(f"{_UNLIST_ENTRIES} AND position = ?", (conversation_id, position))
+        changed = connection.execute(
+            _SQL["unlist_entries"] + " AND position = ?", (conversation_id, position)
+        )
     if changed.rowcount:
         connection.execute("UPDATE search_purge SET stage = 1")
 
@@ -257,9 +231,11 @@ def purge_index_step(connection: sqlite3.Connection) -> bool:
     for table in _TABLES:
         if stage == 1:
             # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than in it.
-            connection.execute(_SET_MERGE.format(table=table))
+            connection.execute(_SQL["set_merge"].format(table=table))
         before = connection.total_changes
-        connection.execute(_MERGE_INDEX.format(table=table), (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
+        connection.execute(
+            _SQL["merge_index"].format(table=table), (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,)
+        )
         # One change is the command itself.
         ended = ended and connection.total_changes - before < 2
     connection.execute("UPDATE search_purge SET stage = ?", (0 if ended else 2,))

@@ -5,21 +5,17 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import suppress
-from functools import cache
-from importlib import resources
+from functools import partial
 
 from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
+from autonomy_ctx.memory.sql.query import load_steps
 
 # "actx" in ASCII: tells our files from those of other programs.
 APPLICATION_ID = 0x61637478
 
 
-@cache
-def migration_steps() -> tuple[tuple[int, str], ...]:
-    """All steps as (number, SQL), in order."""
-    folder = resources.files("autonomy_ctx.memory.sqlite") / "schema"
-    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return tuple((int(name.split("_")[0]), (folder / name).read_text(encoding="utf-8")) for name in files)
+# All steps as (number, SQL), in order.
+migration_steps = partial(load_steps, "sqlite")
 
 
 def latest_version() -> int:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from autonomy_ctx.errors import StoreCorrupt
+from autonomy_ctx.memory.sql.query import load_statements
 from autonomy_ctx.memory.sqlite.connection import NEW_FILE_MODE
 
-_SELECT_PROGRESS = "SELECT database, commits, messages FROM progress"
-_HAS_PROGRESS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'progress'"
+_SQL = load_statements("sqlite", "session")
 
 
 class Progress(NamedTuple):
@@ -82,8 +82,8 @@ def check_progress(connection: sqlite3.Connection, path: str, known: Progress | 
     """Raise `StoreCorrupt` when a database has less than its progress file, read before, knows of."""
     if known is None:
         return
-    has_row = connection.execute(_HAS_PROGRESS).fetchone()
-    row = connection.execute(_SELECT_PROGRESS).fetchone() if has_row else None
+    has_row = connection.execute(_SQL["has_progress"]).fetchone()
+    row = connection.execute(_SQL["select_progress"]).fetchone() if has_row else None
     # Without the row, the database is from before its first commit; with another name, it is another one.
     found = Progress(known.database, 0, 0) if row is None else Progress(*row)
     if found.database == known.database and found.commits < known.commits:

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -23,13 +23,8 @@ from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchrono
 from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 
-SMALL_READ_BYTES = 64 * 1024
-SMALL_READ_ROWS = 512
 _CLOSE_SECONDS = 5.0
 
 logger = logging.getLogger("autonomy_ctx.memory")
@@ -67,12 +62,6 @@ class SqliteStore(EmbeddedStore):
     @property
     def identity(self) -> object:
         return self._reader.file.identity
-
-    def written_identity(self) -> object:
-        """The file that the reader has open, if the writer has the same one open."""
-        reading, writing = self._reader.file.identity, self._writer.file.identity
-        is_same = reading is not None and writing is not None and reading[:2] == writing[:2]
-        return reading if is_same else None
 
     async def close(self) -> None:
         if self._closed:

@@ -227,8 +227,6 @@ class Writer:
                 job.error = error
         progress = transaction.count()
         connection.execute("COMMIT")
-        for note in transaction.when_committed:
-            note()
         self._committed = progress or self._committed
         self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
 

@@ -15,31 +15,20 @@ from cachetools import LRUCache
 
 from autonomy_ctx.memory.search_text import SearchScope
 from autonomy_ctx.memory.sql.forks import read_ranges
-from autonomy_ctx.memory.sqlite.search import read_hits
+from autonomy_ctx.memory.sql.log import find_conversation
+from autonomy_ctx.memory.sql.query import load_statements
+from autonomy_ctx.memory.sql.search import read_hits
 from autonomy_ctx.memory.sqlite.session import SqliteSession
-from autonomy_ctx.memory.store import SearchHit
+from autonomy_ctx.memory.store import Key, SearchHit
 from autonomy_ctx.memory.vector_matrix import VectorMatrix
 from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER
+
+_SQL = load_statements("sqlite", "vectors")
 
 # All matrices together.
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 _READ_ROWS = 4096
 
-# Nothing when another embedder is in force.
-_SELECT_STATE = """
-    SELECT s.id, s.removals FROM embedder e CROSS JOIN vector_scope s
-    WHERE e.number = ? AND s.agent = ? AND s.scope = ?
-"""
-_SELECT_SCOPE_VECTORS = """
-    SELECT id, conversation_id, position, vector FROM vector
-    WHERE scope_id = ?1 AND id > ?2 AND embedder = ?3 ORDER BY id
-"""
-# In the order of the index: by position, not by id.
-_SELECT_CONVERSATION_VECTORS = """
-    SELECT id, conversation_id, position, vector FROM vector
-    WHERE conversation_id = ?1 AND id > ?2 AND embedder = ?3
-"""
-_SELECT_CONVERSATION_ID = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ?"
 
 # An agent, a scope, and the number of a conversation, or None for all of the scope.
 _CacheKey: TypeAlias = tuple[str, str, int | None]
@@ -76,25 +65,20 @@ class VectorCache:
         """The nearest messages, in one snapshot."""
         agent, scope, conversation = search_scope
         connection = session.connection
-        found = connection.execute(_SELECT_STATE, (embedder, agent, scope)).fetchone()
+        found = connection.execute(_SQL["select_state"], (embedder, agent, scope)).fetchone()
         if found is None:
             return []
         state = _FileState(session.identity, embedder, *found)
         if conversation is None:
             near = self._refresh(connection, (agent, scope, None), state, vector).nearest(vector, limit)
             return await read_hits(session, search_scope, near)
-        row = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
+        one = await find_conversation(session, Key(agent, scope, conversation))
         near = []
-        for shared in [] if row is None else await read_ranges(session, row[0]):
+        for shared in [] if one is None else await read_ranges(session, one[0]):
             matrix = self._refresh(connection, (agent, scope, shared.conversation_id), state, vector)
             near += matrix.nearest(vector, limit, [shared])
         best = nlargest(limit, near, key=lambda one: (one.score, one.position))
         return await read_hits(session, search_scope, best)
-
-    def forget(self, scope: str) -> None:
-        """Drop a scope from which something was deleted."""
-        for key in [key for key in self._matrices if key[1] == scope]:
-            del self._matrices[key]
 
     @property
     def size_bytes(self) -> int:
@@ -109,9 +93,9 @@ class VectorCache:
         cached = self._matrices.pop(key, None)
         if cached is None or cached.state != state:
             cached = _CachedMatrix(state, 0, VectorMatrix(len(vector) // BYTES_PER_NUMBER))
-        statement, number = _SELECT_SCOPE_VECTORS, state.scope_id
+        statement, number = _SQL["select_scope_vectors"], state.scope_id
         if key[2] is not None:
-            statement, number = _SELECT_CONVERSATION_VECTORS, key[2]
+            statement, number = _SQL["select_conversation_vectors"], key[2]
         last_id = cached.last_id
         with closing(connection.execute(statement, (number, last_id, state.embedder))) as cursor:
             while rows := cursor.fetchmany(_READ_ROWS):

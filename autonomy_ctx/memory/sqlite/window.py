@@ -10,47 +10,38 @@ import json
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entries, decode_entry, make_pin
-from autonomy_ctx.memory.sql.facts import read_ended_texts
+from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entry, make_pin
+from autonomy_ctx.memory.facts import make_active_facts
+from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT, read_ended_texts
 from autonomy_ctx.memory.sql.forks import read_ranges
 from autonomy_ctx.memory.sql.log import find_conversation
+from autonomy_ctx.memory.sql.query import load_statements
 from autonomy_ctx.memory.sql.segments import read_active_segments
+from autonomy_ctx.memory.sql.session import LargeRead
 from autonomy_ctx.memory.sqlite.session import SqliteSession
 from autonomy_ctx.memory.store import MAX_POSITION, Head, Key, SummaryState, Window
 
-_SELECT_CONVERSATION = """
-    SELECT id, head, count, generation, last_user, revision, is_fork FROM conversation
-    WHERE agent = ? AND scope = ? AND conversation = ?
-"""
-_ROW_COLUMNS = (
-    "m.position, m.id, m.created, m.tokens, m.counter, m.size, CASE WHEN m.size <= ?4 THEN m.body END"
-)
-_SELECT_ROWS = f"""
-    SELECT {_ROW_COLUMNS} FROM message m
-    WHERE m.conversation_id = ?1 AND m.position > ?2 AND m.position < ?3
-    ORDER BY m.position DESC LIMIT ?5
-"""  # noqa: S608  # our names
-# A fork reads range by range, newest first.
-_SELECT_FORK_ROWS = f"""
-    SELECT {_ROW_COLUMNS} FROM shared_range r
-    CROSS JOIN message m ON m.conversation_id = r.source_id
-        AND m.position BETWEEN max(r.first, ?2 + 1) AND min(r.last, ?3 - 1)
-    WHERE r.conversation_id = ?1
-    ORDER BY r.first DESC, m.position DESC LIMIT ?5
-"""  # noqa: S608  # our names
+BLOCK_ROWS = 256
+# A body larger than this is read by itself, so that a block stays within 16 MB.
+LARGE_BODY_BYTES = 64 * 1024
+_SQL = load_statements("sqlite", "window", large_body_bytes=LARGE_BODY_BYTES, columns_of_fact=COLUMNS_OF_FACT)
 
 
-async def read_rows(
-    session: SqliteSession,
-    key: Key,
-    after: int,
-    before: int | None,
-    limit: int | None,
-    max_bytes: int,
-    max_rows: int,
-) -> Window | None:
-    """A window, or None when it holds more than it may: then not all of it was read."""
-    found = session.connection.execute(_SELECT_CONVERSATION, key).fetchone()
+async def read_window(
+    session: SqliteSession, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+) -> Window:
+    """The newest `limit` entries between two positions, both excluded, in one snapshot."""
+    if session.read_limit.max_rows == MAX_POSITION:
+        return await _read_blocks(session, key, after, before, limit)
+    return await _read_rows(session, key, after, before, limit)
+
+
+async def _read_rows(
+    session: SqliteSession, key: Key, after: int, before: int | None, limit: int | None
+) -> Window:
+    """A small window; of a larger one, not all is read."""
+    max_bytes, max_rows = session.read_limit
+    found = session.connection.execute(_SQL["select_conversation"], key).fetchone()
     if found is None:
         return Window(Head(), [])
     conversation_id, is_fork, head = found[0], found[6], Head(*found[1:6])
@@ -60,37 +51,25 @@ async def read_rows(
         return Window(head, [])
     row_limit, end = MAX_POSITION if limit is None else limit, MAX_POSITION if before is None else before
     if min(head.count, head.position - after, end - after - 1, row_limit) > max_rows:
-        return None
+        raise LargeRead
     rows: list[tuple[Any, ...]] = []
     total = 0
-    statement = _SELECT_FORK_ROWS if is_fork else _SELECT_ROWS
+    statement = _SQL["select_fork_rows"] if is_fork else _SQL["select_rows"]
     values = (conversation_id, after, end, max_bytes, row_limit)
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
     with closing(session.connection.execute(statement, values)) as cursor:
         for row in cursor:
             total += row[5]
             if total > max_bytes:
-                return None
+                raise LargeRead
             rows.append(row)
-    entries = decode_entries(rows[::-1])
+    entries = [decode_entry(*row[:5], *row[6:]) for row in reversed(rows)]
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
 
 
-BLOCK_ROWS = 256
-# A body larger than this is read by itself, so that a block stays within 16 MB.
-LARGE_BODY_BYTES = 64 * 1024
-_SELECT_BLOCK = f"""
-    SELECT json_group_array(json_array(position, id, created, tokens, counter, size,
-        CASE WHEN size <= {LARGE_BODY_BYTES} THEN body END))
-    FROM (SELECT * FROM message WHERE conversation_id = ? AND position > ? AND position < ?
-          ORDER BY position DESC LIMIT ?)
-"""  # noqa: S608  # our number
-_SELECT_BODY = "SELECT body FROM message WHERE conversation_id = ? AND position = ?"
-
-
-async def read_blocks(
+async def _read_blocks(
     session: SqliteSession, key: Key, after: int, before: int | None, limit: int | None
 ) -> Window:
     """A window of any length, in one snapshot."""
@@ -109,7 +88,7 @@ async def read_blocks(
             if len(block) < size:
                 break
             end = block[-1][0]
-    entries = decode_entries(rows[::-1])
+    entries = [decode_entry(*row) for row in reversed(rows)]
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
@@ -119,50 +98,32 @@ def _read_block(
     session: SqliteSession, conversation_id: int, after: int, before: int, size: int
 ) -> list[tuple[Any, ...]]:
     """The last rows before a position, newest first."""
-    [(text,)] = session.connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size))
+    [(text,)] = session.connection.execute(_SQL["select_block"], (conversation_id, after, before, size))
     rows = []
     for *values, body in json.loads(text):
         if body is None:
-            [(body,)] = session.connection.execute(_SELECT_BODY, (conversation_id, values[0]))
+            [(body,)] = session.connection.execute(_SQL["select_body"], (conversation_id, values[0]))
         rows.append((*values, body))
     # The order within a group is not promised.
     return sorted(rows, reverse=True)
 
 
-_FROM_PINS = """
-    FROM pin p LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
-        AND p.position BETWEEN r.first AND r.last
-    JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
-    WHERE p.conversation_id = ?
-"""
-_SELECT_PINS = f"""
-    SELECT p.pinned_at, p.source, m.position, m.id, m.created, m.tokens, m.counter, m.body
-    {_FROM_PINS} ORDER BY p.position
-"""  # our names
-_SELECT_PINNED_BYTES = f"SELECT coalesce(sum(m.size), 0) {_FROM_PINS}"  # our names
-
-
 async def read_summary(session: SqliteSession, key: Key) -> SummaryState:
     """The current segments, the pins and the facts."""
     found = await find_conversation(session, key)
-    return SummaryState(Head()) if found is None else await _read_state(session, key, *found)
-
-
-async def read_small_summary(session: SqliteSession, key: Key, max_bytes: int) -> SummaryState | None:
-    """A summary, or None when its pinned messages are larger than that."""
-    found = await find_conversation(session, key)
     if found is None:
         return SummaryState(Head())
-    [(pinned,)] = session.connection.execute(_SELECT_PINNED_BYTES, found[:1])
-    return await _read_state(session, key, *found) if pinned <= max_bytes else None
-
-
-async def _read_state(session: SqliteSession, key: Key, conversation_id: int, head: Head) -> SummaryState:
-    pins = [
-        make_pin(decode_entry(*row), pinned_at, source)
-        for pinned_at, source, *row in session.connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
-    ]
+    conversation_id, head = found
+    [(pinned,)] = session.connection.execute(_SQL["select_pinned_bytes"], (conversation_id,))
+    if pinned > session.read_limit.max_bytes:
+        raise LargeRead
+    rows = session.connection.execute(_SQL["select_pins"], (conversation_id,)).fetchall()
+    pins = [make_pin(decode_entry(*row), pinned_at, source) for pinned_at, source, *row in rows]
     segments = tuple(await read_active_segments(session, conversation_id))
-    facts = session.facts_in_force(key, conversation_id, head)
+    replaced = session.connection.execute(_SQL["select_replaced"], (conversation_id,)).fetchall()
+    holding = session.connection.execute(_SQL["select_holding"], (conversation_id,)).fetchall()
+    if len(holding) > session.read_limit.max_rows:
+        raise LargeRead
+    facts = make_active_facts(replaced, holding)
     ended = await read_ended_texts(session, conversation_id)
     return SummaryState(head, segments, tuple(pins), facts, ended)

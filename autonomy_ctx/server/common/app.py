@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.server.common.arguments import BodyTooLarge, is_encoded, is_json, read_bytes
-from autonomy_ctx.server.common.auth import HEALTH_PATH, Access, AccessPolicy
+from autonomy_ctx.server.common.auth import HEALTH_PATH, METRICS_PATH, Access, AccessPolicy
 from autonomy_ctx.server.common.errors import (
     NODE_CLOSING,
     SLOW_BODY,
@@ -39,7 +39,12 @@ from autonomy_ctx.server.common.errors import (
 from autonomy_ctx.server.common.events import EventStream, cancel_on_disconnect, reply_body
 from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.server.common.prometheus import MEDIA_TYPE, prometheus_text
-from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, error_response, json_response
+from autonomy_ctx.server.common.responses import (
+    EXCEPTION_HANDLERS,
+    answer_error,
+    error_response,
+    json_response,
+)
 
 BODY_LIMIT = 16 * 1024 * 1024
 # Of the message in a body.
@@ -83,7 +88,7 @@ async def read_turn_request(
     if not is_json(request):
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
     if is_encoded(request):
-        raise _unsupported_encoding("send the body as it is, without a content-encoding")
+        raise _unsupported_encoding("send the body unencoded, without a content-encoding")
     try:
         raw = await read_bytes(request, most=BODY_LIMIT, seconds=body_seconds)
     except TimeoutError:
@@ -109,7 +114,7 @@ def parse_turn_request(raw: bytes, scope: str | None = None) -> TurnRequest:
         raise bad_request("the body is not JSON: it is not UTF-8") from None
     except (ValueError, RecursionError):
         raise bad_request(
-            "the body is not JSON that can be read: a number or its nesting is too large"
+            "the body cannot be read as JSON: a number is too large, or it is nested too deeply"
         ) from None
     if not isinstance(data, dict):
         raise bad_request(f"the body must be a JSON object with {', '.join(known)}")
@@ -181,16 +186,22 @@ class HealthState:
             return self._healthy
 
 
+class AgentInfo(TypedDict):
+    """An agent of the node."""
+
+    name: str
+    description: str
+
+
 class AgentRoutes:
     """The routes to the agents of a node, for its owner and for tenants."""
 
-    def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
-        self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
+    def __init__(self, node: Node, limits: ServerLimits) -> None:
+        self._node, self._limits = node, limits
 
-    async def agents(self, request: Request) -> Response:
-        """List names and descriptions."""
-        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
-        return json_response({"agents": listed})
+    def listed(self) -> list[AgentInfo]:
+        """Names and descriptions."""
+        return [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
 
     async def take_turn(self, request: Request, name: str, scope: str | None = None) -> Response:
         """Take one turn, and answer whole or as events; in `scope`, if the client may not name one."""
@@ -200,15 +211,19 @@ class AgentRoutes:
             return await _answer_whole_turn(agent, turn, request.receive)
         stream = agent.stream(turn.message, **turn.options())
         stream.max_buffered = self._limits.max_buffered
-        return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
+        return EventStream(stream, keep_alive_seconds=self._limits.keep_alive_seconds)
 
 
 class Routes(AgentRoutes):
     """The routes of the API of a node."""
 
-    def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
-        super().__init__(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
+    def __init__(self, node: Node, limits: ServerLimits) -> None:
+        super().__init__(node, limits)
         self._health = HealthState(node)
+
+    async def agents(self, request: Request) -> Response:
+        """List names and descriptions."""
+        return json_response({"agents": self.listed()})
 
     async def ask(self, request: Request) -> Response:
         """Take one turn, and answer whole or as events."""
@@ -301,7 +316,7 @@ class RequestGate:
         *,
         access: Access,
         requests: ActiveRequests,
-        respond: Callable[[ClientError], Response] = error_response,
+        respond: Callable[[Exception], Response] = answer_error,
     ) -> None:
         self._app, self._access, self._requests, self._respond = app, access, requests, respond
 
@@ -313,7 +328,7 @@ class RequestGate:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         refusal = NODE_CLOSING if self._requests.closing else self._access.refusal(path, scope["headers"])
         if refusal is not None:
-            await self._respond(refusal)(scope, receive, send)
+            await self._respond(RequestRefused(refusal))(scope, receive, send)
             return
         started = False
 
@@ -328,29 +343,26 @@ class RequestGate:
             except ClientDisconnect:
                 return
             except Exception as error:
-                # The request was answered; the outer server would also log the text of the error.
-                client_error(error)
+                # Also if the request was answered: it logs the error. The outer server would log its text.
+                response = self._respond(error)
+                if not started:
+                    await response(scope, receive, send)
         if cancelled.cancelled_caught and not started:
-            await self._respond(NODE_CLOSING)(scope, receive, send)
+            await self._respond(RequestRefused(NODE_CLOSING))(scope, receive, send)
 
 
 def application(
-    node: Node,
-    *,
-    access: AccessPolicy,
-    requests: ActiveRequests,
-    keep_alive_seconds: float,
-    limits: ServerLimits,
+    node: Node, *, access: AccessPolicy, requests: ActiveRequests, limits: ServerLimits
 ) -> RequestGate:
     """The whole API of a node."""
-    routes = Routes(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
+    routes = Routes(node, limits)
     app = Starlette(
         routes=[
             Route("/agents", routes.agents),
             Route("/agents/{name}", routes.ask, methods=["POST"]),
             Route("/agents/{name}/history", routes.history),
             Route(HEALTH_PATH, routes.health),
-            Route("/metrics", routes.metrics),
+            Route(METRICS_PATH, routes.metrics),
         ],
         exception_handlers=EXCEPTION_HANDLERS,
     )

@@ -11,6 +11,7 @@ from autonomy_ctx.server.common.errors import ClientError
 from autonomy_ctx.validation import is_loopback, parse_host
 
 HEALTH_PATH = "/health"
+METRICS_PATH = "/metrics"
 # Of the inspector: everything that tells of conversations is below it.
 API_PREFIX = "/api/"
 Headers = Iterable[tuple[bytes, bytes]]
@@ -44,7 +45,7 @@ class AccessPolicy:
             return _forbid(f"the Host header must name this machine: localhost or 127.0.0.1{names}")
         if _comes_from_elsewhere(headers, [*hosts, *(one for one in self.hosts if not is_loopback(one))]):
             return _forbid("requests of web pages of other sites are refused")
-        if self.token is not None and path != HEALTH_PATH and not _has_token(headers, self.token):
+        if self.token is not None and path != HEALTH_PATH and not has_token(headers, self.token):
             return ClientError(
                 status=401,
                 type="Unauthorized",
@@ -90,7 +91,7 @@ class InspectorAccess:
         # What a browser says of a request that a page of another site has caused.
         if any(site not in ("same-origin", "none") for site in _header_values(headers, b"sec-fetch-site")):
             return _forbid("requests of web pages of other sites are refused")
-        if _has_token(headers, self.token) or self._has_cookie(headers):
+        if has_token(headers, self.token) or self._has_cookie(headers):
             return None
         return ClientError(
             status=401,
@@ -145,7 +146,8 @@ def _comes_from_elsewhere(headers: Headers, hosts: Sequence[str]) -> bool:
     return any(origin.lower() not in own for origin in _header_values(headers, b"origin"))
 
 
-def _has_token(headers: Headers, expected: str) -> bool:
+def has_token(headers: Headers, expected: str) -> bool:
+    """Tell whether a request has the token of the server."""
     values = _header_values(headers, b"authorization")
     scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     is_same = hmac.compare_digest(token.strip().encode("latin-1"), expected.encode())

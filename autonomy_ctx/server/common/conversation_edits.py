@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.inspection.report import to_json
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key
-from autonomy_ctx.server.common.arguments import RequestReader
-from autonomy_ctx.server.common.errors import ClientError, bad_request
-from autonomy_ctx.server.common.responses import error_response, json_response
+from autonomy_ctx.messages.fact import Fact, FactAction, FactKind
+from autonomy_ctx.server.common.arguments import Argument, ConversationTarget, RequestReader, answers
+from autonomy_ctx.server.common.errors import ClientError, RequestRefused, bad_request
+
+MessageId: TypeAlias = Annotated[str, Argument("the id of a message")]
+
+
+class FactBody(TypedDict):
+    """A fact to add, to replace or to mark as done, by its `fact_id`."""
+
+    conversation: str
+    action: NotRequired[FactAction]
+    fact_id: NotRequired[str | None]
+    kind: NotRequired[FactKind | None]
+    text: NotRequired[str | None]
+
+
+class FactAnswer(TypedDict):
+    """The current fact; null for a fact that is done."""
+
+    fact: Fact | None
+
+
+class Removal(TypedDict):
+    """A fact was removed."""
+
+    removed: bool
+
+
+class PinBody(TypedDict):
+    """A message to pin, optionally instead of another."""
+
+    conversation: str
+    message_id: str
+    replaces: NotRequired[str | None]
+
+
+class Confirmation(TypedDict):
+    """The change was made."""
+
+    done: bool
+
+
+class UndoBody(TypedDict):
+    """The thing to undo: the last turn, or the newest segment of the summary."""
+
+    conversation: str
+    what: Literal["turn", "summary"]
+
+
+class UndoAnswer(TypedDict):
+    """The number of messages or segments that were removed."""
+
+    undone: int
+
+
+class DeletionAnswer(TypedDict):
+    """The number of messages that were deleted."""
+
+    deleted: int
 
 
 class ConversationEdits:
@@ -21,82 +75,78 @@ class ConversationEdits:
     """
 
     def __init__(self, requests: RequestReader) -> None:
-        self._requests = requests
+        self.requests = requests
 
-    async def pin(self, request: Request) -> Response:
-        """Pin a message, optionally instead of another."""
-        with await self._requests.body(request) as body:
-            key, message_id, replaces = body.key(), body.text("message_id"), body.optional_text("replaces")
-        view = self._requests.view(key.agent)
-        return _answer_found(await view.pin(*key[1:], message_id, replaces=replaces))
+    @answers
+    async def pin(self, target: ConversationTarget, body: PinBody) -> Confirmation:
+        """Pin a message: every later context shows it verbatim."""
+        return _confirm(await target.memory.pin(*target[1:], body["message_id"], replaces=body["replaces"]))
 
-    async def unpin(self, request: Request) -> Response:
+    @answers
+    async def unpin(self, target: ConversationTarget, message_id: MessageId) -> Confirmation:
         """Unpin a message."""
-        with self._requests.query(request) as query:
-            key, message_id = query.key(), query.text("message_id")
-        return _answer_found(await self._requests.view(key.agent).unpin(*key[1:], message_id))
+        return _confirm(await target.memory.unpin(*target[1:], message_id))
 
-    async def add_fact(self, request: Request) -> Response:
-        """Add or replace a fact, or mark one as done."""
-        with await self._requests.body(request) as body:
-            key, fact_id = body.key(), body.optional_text("fact_id")
-            action = body.optional_text("action") or "add"
-            kind, text = body.optional_text("kind"), body.optional_text("text")
-        facts = self._requests.view(key.agent).facts(*key[1:])
+    @answers
+    async def add_fact(self, target: ConversationTarget, body: FactBody) -> FactAnswer:
+        """Add or replace a fact, or mark it as done."""
+        facts = target.memory.facts(*target[1:])
+        fact_id, kind, text = body["fact_id"] or "", body["kind"], body["text"] or ""
+        # What came may be any text.
+        action: str | None = body["action"]
         match action:
-            case "add":
-                fact = await facts.add(kind or "value", text or "")  # type: ignore[arg-type]  # checked there
+            case None | "" | "add":
+                return {"fact": await facts.add(kind or "value", text)}
             case "replace":
-                fact = await facts.replace(fact_id or "", text or "", kind=kind)  # type: ignore[arg-type]
+                return {"fact": await facts.replace(fact_id, text, kind=kind)}
             case "done":
-                await facts.done(fact_id or "")
-                return json_response({"fact": None})
+                await facts.done(fact_id)
+                return {"fact": None}
             case _:
                 raise bad_request("`action` must be add, replace or done")
-        return json_response({"fact": to_json(fact)})
 
-    async def remove_fact(self, request: Request) -> Response:
-        """Remove a fact."""
-        with self._requests.query(request) as query:
-            key, fact_id = query.key(), query.text("fact_id")
-        await self._requests.view(key.agent).facts(*key[1:]).remove(fact_id)
-        return json_response({"removed": True})
+    @answers
+    async def remove_fact(
+        self, target: ConversationTarget, fact_id: Annotated[str, Argument("the id of a fact")]
+    ) -> Removal:
+        """Forget a fact."""
+        await target.memory.facts(*target[1:]).remove(fact_id)
+        return {"removed": True}
 
-    async def undo(self, request: Request) -> Response:
+    @answers
+    async def undo(self, target: ConversationTarget, body: UndoBody) -> UndoAnswer:
         """Undo the last turn, or the newest segment of the summary."""
-        with await self._requests.body(request) as body:
-            key, what = body.key(), body.text("what")
+        what: str = body["what"]
         match what:
             case "summary":
-                undone = int(await self._requests.view(key.agent).undo_summary(*key[1:]))
+                return {"undone": int(await target.memory.undo_summary(*target[1:]))}
             case "turn":
-                owner = self._owner(key)
-                undone = await owner.drop_last_turn(scope=key.scope, conversation=key.conversation)
+                return {"undone": await self._owner(target).drop_last_turn(**_names(target))}
             case _:
                 raise bad_request("`what` must be turn or summary")
-        return json_response({"undone": undone})
 
-    async def delete_message(self, request: Request) -> Response:
-        """Delete one message."""
-        with self._requests.query(request) as query:
-            key, message_id = query.key(), query.text("message_id")
-        place = {"scope": key.scope, "conversation": key.conversation}
-        return _answer_found(await self._owner(key).delete_message(message_id=message_id, **place))
+    @answers
+    async def delete_message(self, target: ConversationTarget, message_id: MessageId) -> Confirmation:
+        """Delete one message and everything that was made from it."""
+        owner = self._owner(target)
+        return _confirm(await owner.delete_message(message_id=message_id, **_names(target)))
 
-    async def delete_conversation(self, request: Request) -> Response:
-        """Delete a conversation."""
-        with self._requests.query(request) as query:
-            key = query.key()
-        place = {"scope": key.scope, "conversation": key.conversation}
-        return json_response({"deleted": await self._owner(key).delete_conversation(**place)})
+    @answers
+    async def delete_conversation(self, target: ConversationTarget) -> DeletionAnswer:
+        """Delete a conversation and everything that was made from it."""
+        return {"deleted": await self._owner(target).delete_conversation(**_names(target))}
 
-    def _owner(self, key: Key) -> Agent | Memory:
-        return self._requests.agent(key.agent) or self._requests.view(key.agent)
+    def _owner(self, target: ConversationTarget) -> Agent | Memory:
+        return self.requests.agent(target.memory.agent) or target.memory
 
 
-def _answer_found(there: bool) -> Response:
-    if there:
-        return json_response({"done": True})
-    return error_response(
-        ClientError(status=404, type="NotFound", message="the conversation has no such message")
-    )
+def _names(target: ConversationTarget) -> dict[str, str]:
+    return {"scope": target.scope, "conversation": target.conversation}
+
+
+def _confirm(was_there: bool) -> Confirmation:
+    if not was_there:
+        raise RequestRefused(
+            ClientError(status=404, type="NotFound", message="the conversation has no such message")
+        )
+    return {"done": True}

@@ -6,29 +6,36 @@ The inspector and the API of tenants use the same code. They differ in how the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, TypeAlias, TypedDict, TypeVar
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from autonomy_ctx.inspection.conversation import inspect_conversation, read_facts
-from autonomy_ctx.inspection.diff import diff_turns
+from autonomy_ctx.inspection.conversation import (
+    ConversationReport,
+    FactReport,
+    inspect_conversation,
+    read_facts,
+)
+from autonomy_ctx.inspection.diff import TurnDiff, diff_turns
 from autonomy_ctx.inspection.message import (
     MAX_PAGE_MESSAGES,
     PAGE_CHARACTERS,
     PAGE_MESSAGES,
+    MessagePage,
+    MessageReport,
     read_message,
     read_messages,
     report_entry,
 )
-from autonomy_ctx.inspection.report import Report, to_json
-from autonomy_ctx.inspection.timeline import MAX_POINTS, inspect_timeline
-from autonomy_ctx.inspection.turn import MAX_TURNS, inspect_turn, list_turns
-from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
+from autonomy_ctx.inspection.timeline import MAX_POINTS, Timeline, inspect_timeline
+from autonomy_ctx.inspection.turn import MAX_TURNS, TurnInfo, TurnReport, inspect_turn, list_turns
+from autonomy_ctx.memory.memory import PAGE_SIZE
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.server.common.arguments import Arguments, RequestReader
-from autonomy_ctx.server.common.errors import bad_request
-from autonomy_ctx.server.common.responses import large_json_response
+from autonomy_ctx.server.common.arguments import (
+    Argument,
+    Arguments,
+    ConversationTarget,
+    RequestReader,
+    answers,
+)
 
 T = TypeVar("T")
 
@@ -39,108 +46,151 @@ SEARCH_HITS = 20
 MAX_SEARCHED_AGENTS = 20
 QUERY_CHARACTERS = 1_000
 
+LIMIT = "the maximum number of results"
+ListLimit: TypeAlias = Annotated[int, Argument(LIMIT, most=MAX_LISTED)]
+
+
+class SearchResult(TypedDict):
+    """A message that was found."""
+
+    agent: str
+    scope: str
+    conversation: str
+    score: float
+    message: MessageReport
+
+
+class SearchResults(TypedDict):
+    """Messages that were found, best first."""
+
+    hits: list[SearchResult]
+
+
+class TurnList(TypedDict):
+    """The newest recorded turns, oldest first."""
+
+    turns: list[TurnInfo]
+
+
+class FactList(TypedDict):
+    """Every fact that is kept, also those replaced or done."""
+
+    facts: list[FactReport]
+
 
 class ConversationReads:
-    """Routes that read conversations."""
+    """Handlers that read conversations."""
 
     def __init__(self, requests: RequestReader) -> None:
-        self._requests = requests
+        self.requests = requests
 
-    async def conversation(self, request: Request) -> Response:
-        """Answer with the state of a conversation."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-        return await _answer(await inspect_conversation(*place))
+    @answers
+    async def conversation(self, target: ConversationTarget) -> ConversationReport:
+        """Get the state of a conversation: counts, summary, facts, pins, turns."""
+        return await inspect_conversation(*target)
 
-    async def facts(self, request: Request) -> Response:
-        """Answer with every fact of a conversation."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-        return await large_json_response({"facts": to_json(await read_facts(*place))})
+    @answers
+    async def facts(self, target: ConversationTarget) -> FactList:
+        """List all facts of a conversation: current, replaced and done."""
+        return {"facts": [*await read_facts(*target)]}
 
-    async def messages(self, request: Request) -> Response:
-        """Answer with a page of messages."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-            after, before = query.number("after", None, least=0), query.number("before", None)
-            limit = query.number("limit", PAGE_MESSAGES, most=MAX_PAGE_MESSAGES)
-            most = query.number("max_characters", PAGE_CHARACTERS, least=0, most=PAGE_CHARACTERS)
-        return await _answer(
-            await read_messages(*place, after=after, before=before, limit=limit, max_characters=most)
+    @answers
+    async def messages(
+        self,
+        target: ConversationTarget,
+        after: Annotated[int | None, Argument("only messages after this position", least=0)] = None,
+        before: Annotated[int | None, Argument("only messages before this position")] = None,
+        limit: Annotated[int, Argument(LIMIT, most=MAX_PAGE_MESSAGES)] = PAGE_MESSAGES,
+        max_characters: Annotated[
+            int, Argument("the maximum length of each text", least=0, most=PAGE_CHARACTERS)
+        ] = PAGE_CHARACTERS,
+    ) -> MessagePage:
+        """Read a page of messages: the newest, or the messages next to a position."""
+        return await read_messages(
+            *target, after=after, before=before, limit=limit, max_characters=max_characters
         )
 
-    async def message(self, request: Request) -> Response:
-        """Answer with one message and all of its text."""
-        with self._requests.query(request) as query:
-            place, position = self._place(query), query.number("position", 0)
-        if not position:
-            raise bad_request("the query has no `position`")
-        return await _answer(await read_message(*place, position))
+    @answers
+    async def message(
+        self, target: ConversationTarget, position: Annotated[int, Argument("the message's position")]
+    ) -> MessageReport:
+        """Read one message with its whole text."""
+        return await read_message(*target, position)
 
-    async def timeline(self, request: Request) -> Response:
-        """Answer with a conversation over time."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-            first, last = query.number("first", None), query.number("last", None)
-            points = query.number("points", 500, most=MAX_POINTS)
-        return await _answer(await inspect_timeline(*place, first=first, last=last, points=points))
+    @answers
+    async def timeline(
+        self,
+        target: ConversationTarget,
+        first: int | None = None,
+        last: int | None = None,
+        points: Annotated[int, Argument(most=MAX_POINTS)] = 500,
+    ) -> Timeline:
+        """Show a conversation over time."""
+        return await inspect_timeline(*target, first=first, last=last, points=points)
 
-    async def turns(self, request: Request) -> Response:
-        """Answer with the recorded turns of a conversation."""
-        with self._requests.query(request) as query:
-            place, limit = self._place(query), query.number("limit", MAX_TURNS, most=MAX_LISTED)
-        return await large_json_response({"turns": to_json(await list_turns(*place, limit=limit))})
+    @answers
+    async def turns(
+        self,
+        target: ConversationTarget,
+        before: Annotated[int | None, Argument("only turns before this number")] = None,
+        limit: ListLimit = MAX_TURNS,
+    ) -> TurnList:
+        """List the figures of the newest turns, or of those before a number."""
+        return {"turns": [*await list_turns(*target, limit=limit, before=before)]}
 
-    async def turn(self, request: Request) -> Response:
-        """Answer with the context of a turn."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-            turn, step = query.optional_text("turn"), query.number("step", None)
-        return await _answer(await inspect_turn(*place, turn, step=step))
+    @answers
+    async def turn(
+        self,
+        target: ConversationTarget,
+        turn: Annotated[
+            str | None, Argument("the number or the id of a turn; by default the newest turn")
+        ] = None,
+        step: Annotated[int | None, Argument("a step; by default the last step")] = None,
+    ) -> TurnReport:
+        """Explain the context of a turn, with the source of each token."""
+        return await inspect_turn(*target, turn, step=step)
 
-    async def diff(self, request: Request) -> Response:
-        """Answer with two turns side by side."""
-        with self._requests.query(request) as query:
-            place = self._place(query)
-            turns = query.text("before"), query.optional_text("after")
-            step_before, step_after = query.number("step_before", None), query.number("step_after", None)
-        return await _answer(await diff_turns(*place, *turns, step_before=step_before, step_after=step_after))
+    @answers
+    async def diff(
+        self,
+        target: ConversationTarget,
+        before: str,
+        after: str | None = None,
+        step_before: int | None = None,
+        step_after: int | None = None,
+    ) -> TurnDiff:
+        """Compare two turns."""
+        return await diff_turns(*target, before, after, step_before=step_before, step_after=step_after)
 
-    async def search(self, request: Request) -> Response:
-        """Answer with messages of a scope that share a word with a query, of one agent or of all."""
-        with self._requests.query(request) as query:
-            scope, agent = query.text("scope"), query.optional_text("agent")
-            conversation = query.optional_text("conversation")
-            words = query.text("query", limit=QUERY_CHARACTERS)
-            limit = query.number("limit", SEARCH_HITS, most=MAX_HITS)
+    @answers
+    async def search(
+        self,
+        *,
+        scope: str,
+        agent: str | None = None,
+        conversation: Annotated[str | None, Argument("search only this conversation")] = None,
+        query: Annotated[str, Argument("the words to search for", max_characters=QUERY_CHARACTERS)],
+        limit: Annotated[int, Argument(LIMIT, most=MAX_HITS)] = SEARCH_HITS,
+    ) -> SearchResults:
+        """Find your messages that contain any word of a query, best first."""
         agents = [agent]
         if agent is None:
-            agents = [*await self._requests.view("").agents(scope=scope, limit=MAX_SEARCHED_AGENTS)]
-        hits: list[dict[str, Any]] = []
+            agents = [*await self.requests.view("").agents(scope=scope, limit=MAX_SEARCHED_AGENTS)]
+        hits: list[SearchResult] = []
         for name in agents:
-            view = self._requests.view(name or "")
-            for hit in await view.search(scope, words, conversation=conversation, limit=limit):
-                message = report_entry(view, Entry(hit.position, hit.message), PAGE_CHARACTERS)
+            view = self.requests.view(name or "")
+            for hit in await view.search(scope, query, conversation=conversation, limit=limit):
                 hits.append(
                     {
                         "agent": view.agent,
                         "scope": scope,
                         "conversation": hit.conversation,
                         "score": hit.score,
-                        "message": message.to_dict(),
+                        "message": report_entry(view, Entry(hit.position, hit.message), PAGE_CHARACTERS),
                     }
                 )
         hits.sort(key=lambda hit: -hit["score"])
-        return await large_json_response({"hits": hits[:limit]})
-
-    def _place(self, query: Arguments) -> tuple[Memory, str, str]:
-        """Find the memory, the scope and the conversation that a request names."""
-        key = query.key()
-        return self._requests.view(key.agent), key.scope, key.conversation
-
-
-async def _answer(report: Report) -> Response:
-    return await large_json_response(report.to_dict())
+        return {"hits": hits[:limit]}
 
 
 def read_limit(query: Arguments) -> int:

@@ -15,34 +15,8 @@ from typing import Any
 
 import anyio.lowlevel
 
-from autonomy_ctx.errors import (
-    AgentClosed,
-    BudgetExceeded,
-    ConflictingMessage,
-    ContextOverflow,
-    CostLimitExceeded,
-    HookError,
-    InvalidAgent,
-    InvalidFact,
-    InvalidKey,
-    InvalidMessage,
-    InvalidParams,
-    MessageTooLarge,
-    ModelError,
-    ModelTimeout,
-    NotPinned,
-    RateLimited,
-    SharedTurn,
-    StoreError,
-    TurnLost,
-    TurnWaitTimeout,
-    UnknownAgent,
-    UnknownConversation,
-    UnknownFact,
-    UnknownPosition,
-    UnknownPrice,
-    UnknownTurn,
-)
+from autonomy_ctx import errors
+from autonomy_ctx.errors import CostLimitExceeded, HookError, RateLimited, StoreError, UnknownPrice
 
 logger = logging.getLogger("autonomy_ctx.server")
 
@@ -51,32 +25,31 @@ YIELD_BYTES = 64 * 1024
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-# The first that fits counts.
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (MessageTooLarge, 413),
-    (InvalidMessage, 400),
-    (InvalidKey, 400),
-    (InvalidParams, 400),
-    (UnknownAgent, 404),
-    (UnknownConversation, 404),
-    (UnknownPosition, 404),
-    (UnknownTurn, 404),
-    (UnknownFact, 404),
-    (NotPinned, 404),
-    (InvalidFact, 400),
-    (SharedTurn, 409),
-    (ConflictingMessage, 409),
-    (BudgetExceeded, 422),
-    (ContextOverflow, 422),
-    (RateLimited, 429),
-    (InvalidAgent, 501),
-    (UnknownPrice, 501),
-    (ModelTimeout, 504),
-    (ModelError, 502),
-    (AgentClosed, 503),
-    (TurnWaitTimeout, 503),
-    (TurnLost, 503),
-)
+_STATUS: dict[type, int] = {
+    errors.InvalidFact: 400,
+    errors.InvalidKey: 400,
+    errors.InvalidMessage: 400,
+    errors.InvalidParams: 400,
+    errors.NotPinned: 404,
+    errors.UnknownAgent: 404,
+    errors.UnknownConversation: 404,
+    errors.UnknownFact: 404,
+    errors.UnknownPosition: 404,
+    errors.UnknownTurn: 404,
+    errors.ConflictingMessage: 409,
+    errors.SharedTurn: 409,
+    errors.MessageTooLarge: 413,
+    errors.BudgetExceeded: 422,
+    errors.ContextOverflow: 422,
+    errors.RateLimited: 429,
+    errors.InvalidAgent: 501,
+    errors.UnknownPrice: 501,
+    errors.ModelError: 502,
+    errors.AgentClosed: 503,
+    errors.TurnLost: 503,
+    errors.TurnWaitTimeout: 503,
+    errors.ModelTimeout: 504,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +83,12 @@ TOO_MANY_CONNECTIONS = ClientError(
     status=503, type="TooManyConnections", message="this node has too many connections; try again later"
 )
 SLOW_HEAD = ClientError(
-    status=408, type="RequestTimeout", message="the head of the request did not come in time"
+    status=408, type="RequestTimeout", message="the headers of the request did not arrive in time"
 )
 SLOW_BODY = ClientError(
     status=408,
     type="RequestTimeout",
-    message="the body of the request did not come in time; nothing was stored",
+    message="the body of the request did not arrive in time; nothing was stored",
     headers={"connection": "close"},
 )
 UNEXPECTED_ERROR = ClientError(
@@ -153,12 +126,12 @@ def client_error(error: Exception) -> ClientError:
             status=503, type=kind, message="memory cannot be read or written now; try again later"
         )
     else:
-        for known, status in _STATUS:
-            if isinstance(error, known):
-                kind = known.__name__ if isinstance(error, HookError) else kind
-                return ClientError(
-                    status=status, type=kind, message=str(error), retry_after=_retry_after(error)
-                )
+        known = next((one for one in type(error).__mro__ if one in _STATUS), None)
+        if known is not None:
+            kind = known.__name__ if isinstance(error, HookError) else kind
+            return ClientError(
+                status=_STATUS[known], type=kind, message=str(error), retry_after=_retry_after(error)
+            )
     log_unexpected(error)
     return UNEXPECTED_ERROR
 

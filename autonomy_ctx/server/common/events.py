@@ -19,6 +19,7 @@ from autonomy_ctx.agents.reply import (
     ToolAnswered,
     TurnEnded,
 )
+from autonomy_ctx.compaction.manual import ContextCompacted
 from autonomy_ctx.formats.base import CallStarted, TextDelta, ThinkingDelta
 from autonomy_ctx.server.common.errors import NODE_CLOSING, client_error, encode_json, encode_large_json
 
@@ -40,6 +41,7 @@ def reply_body(reply: AgentReply) -> dict[str, Any]:
     return {
         "text": reply.text,
         "turn": reply.turn,
+        "number": reply.number,
         "stop": reply.stop,
         "question": reply.question,
         "steps": reply.steps,
@@ -67,6 +69,8 @@ async def encode_event(event: AgentEvent) -> bytes:
             name, data = "result", {**result, "text": message.text, "is_error": message.is_error}
         case PartialOutput(value):
             name, data = "output", {"value": value}
+        case ContextCompacted():
+            name, data = "compacted", asdict(event)
         case TurnEnded(reply):
             name, data = "done", reply_body(reply)
         case _:

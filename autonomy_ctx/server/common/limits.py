@@ -16,6 +16,7 @@ BODY_SECONDS = 60.0
 WRITE_SECONDS = 30.0
 # Longer than what is in front keeps a connection: httpx 5 s, nginx and the balancers of AWS 60 s, Go 90 s.
 IDLE_SECONDS = 120.0
+KEEP_ALIVE_SECONDS = 15.0
 MAX_CONNECTIONS = 512
 MAX_BUFFERED = 1024 * 1024
 
@@ -30,6 +31,9 @@ class ServerLimits:
 
     A connection stays open for `idle_seconds` after a request. If there are `max_connections`, the one that
     was idle for longest makes room for a new one; if none is idle, the new one is refused.
+
+    When the server closes, running requests get `grace_seconds` to end. An idle stream sends a comment every
+    `keep_alive_seconds`.
     """
 
     header_seconds: float = HEADER_SECONDS
@@ -38,9 +42,12 @@ class ServerLimits:
     idle_seconds: float = IDLE_SECONDS
     max_connections: int = MAX_CONNECTIONS
     max_buffered: int = MAX_BUFFERED
+    grace_seconds: float = GRACE_SECONDS
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS
 
     def __post_init__(self) -> None:
-        for name in ("header_seconds", "body_seconds", "write_seconds", "idle_seconds"):
+        check_seconds("grace_seconds", self.grace_seconds, zero=True)
+        for name in ("keep_alive_seconds", "header_seconds", "body_seconds", "write_seconds", "idle_seconds"):
             check_seconds(name, getattr(self, name))
         for name in ("max_connections", "max_buffered"):
             check_int(name, getattr(self, name))

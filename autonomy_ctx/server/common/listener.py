@@ -28,13 +28,49 @@ from autonomy_ctx.server.common.errors import SLOW_HEAD, TOO_MANY_CONNECTIONS, C
 from autonomy_ctx.server.common.limits import ServerLimits
 
 _BACKLOG = 2048
+# So much is written at once; a transport tells its protocol to pause from here on, too.
+_JOINED_BYTES = 64 * 1024
 # For cancelled requests to say so and be gone.
 _LAST_SECONDS = 1.0
 _ADVICE = {
-    errno.EADDRINUSE: "stop what listens there, or give another port (0 takes any free one)",
+    errno.EADDRINUSE: "stop the program that listens there, or give another port (0 chooses a free port)",
     errno.EACCES: "give a port of 1024 or more, or the right to listen there",
     errno.EADDRNOTAVAIL: "give an address of this machine",
 }
+
+
+class _JoinedWrites:
+    """A transport that sends together what is written in one round of the event loop.
+
+    A head and its body, or many small pieces of a stream that came at the same time, are one system call.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size >= _JOINED_BYTES:
+            # So that the sender learns in time that its client does not read.
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        if waiting and not self._transport.is_closing():
+            self._transport.write(b"".join(waiting))
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class _Connection(H11Protocol):
@@ -56,7 +92,8 @@ class _Connection(H11Protocol):
             self._refused, self.transport = True, transport
             self._end_with(TOO_MANY_CONNECTIONS)
             return
-        super().connection_made(transport)
+        self._writes = _JoinedWrites(transport, self.loop)
+        super().connection_made(self._writes)  # type: ignore[arg-type]  # it has all that a transport has
         self._watch_head()
 
     def _close_oldest_idle(self) -> bool:
@@ -94,6 +131,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request; the unread part of this response keeps its own time limit."""
+        self._writes.flush()
         super().on_response_complete()
         self._watch_head()
         self._watch_writing()
@@ -156,7 +194,7 @@ class _Connection(H11Protocol):
 class EmbeddedServer(Server):
     """Serves an application inside the caller's event loop; `state_changed` when it has started or ended."""
 
-    def __init__(self, app: ASGIApp, *, closing_seconds: float, limits: ServerLimits) -> None:
+    def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
         config = Config(
             app,
             http=partial(_Connection, limits),  # type: ignore[arg-type]  # called like the class
@@ -166,10 +204,11 @@ class EmbeddedServer(Server):
             log_config=None,
             proxy_headers=False,
             server_header=False,
-            backlog=_BACKLOG,
+            # So many are accepted at a time: the next one is for the process that has time for it.
+            backlog=1,
         )
         # Declared as whole seconds, and used as any number of them.
-        config.timeout_graceful_shutdown = closing_seconds  # type: ignore[assignment]
+        config.timeout_graceful_shutdown = limits.grace_seconds + _LAST_SECONDS  # type: ignore[assignment]
         config.load()
         # At the lowest log level uvicorn wraps the application in one that logs headers.
         config.loaded_app = app
@@ -217,36 +256,43 @@ class EmbeddedServer(Server):
 async def run_server(
     app: ASGIApp,
     requests: ActiveRequests,
+    limits: ServerLimits,
     *,
     host: str,
     port: int,
-    grace_seconds: float,
-    limits: ServerLimits,
 ) -> AsyncIterator[int]:
-    """Serve an application while the context is open, and yield its port; 0 means any free port.
+    """Serve an application while the context is open, and yield its port; 0 means any free port."""
+    listener = await listen(host, port)
+    async with run_on(listener, app, requests, limits):
+        yield int(listener.getsockname()[1])
 
-    At the end, its requests get `grace_seconds`.
-    """
+
+@asynccontextmanager
+async def run_on(
+    listener: socket.socket, app: ASGIApp, requests: ActiveRequests, limits: ServerLimits
+) -> AsyncIterator[None]:
+    """Serve an application on a listening socket, and close it at the end."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        listener.close()
         raise ServerError(
             "the HTTP API runs on asyncio only; start the node with backend='asyncio'"
         ) from None
-    server = EmbeddedServer(app, closing_seconds=grace_seconds + _LAST_SECONDS, limits=limits)
+    server = EmbeddedServer(app, limits)
     # A separate task, because another task may close it.
     background = Background(grace_seconds=0.0)
-    listener = await listen(host, port)
     try:
         background.start(lambda: server.serve_on(listener))
         await server.state_changed.wait()
         if not server.started:
             raise ServerError("the HTTP server ended before it had started; its log says why")
-        yield int(listener.getsockname()[1])
+        listener.listen(_BACKLOG)
+        yield
     finally:
         with anyio.CancelScope(shield=True):
             server.stop()
-            await requests.close(grace_seconds)
+            await requests.close(limits.grace_seconds)
             with anyio.move_on_after(_LAST_SECONDS):
                 await server.ended.wait()
             await background.aclose()
@@ -261,7 +307,7 @@ async def listen(host: str, port: int) -> socket.socket:
         )
     except OSError:
         raise AddressUnavailable(
-            host=host, port=port, problem="no such host is known", advice="give an address of this machine"
+            host=host, port=port, problem="the host is not known", advice="give an address of this machine"
         ) from None
     # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
     listener = socket.socket(family, kind, protocol)

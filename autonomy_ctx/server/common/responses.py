@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -33,31 +34,43 @@ def error_response(error: ClientError) -> Response:
     return json_response(error.body(), status=error.status, headers=error.all_headers())
 
 
-async def handle_error(request: Request, error: Exception) -> Response:
-    """Answer with an error that was raised on purpose."""
+def answer_error(error: Exception) -> Response:
+    """The response to a request that has failed; what a client must not know is logged."""
     return error_response(client_error(error))
 
 
-async def handle_unexpected(request: Request, error: Exception) -> Response:
-    """Answer with no more than that it failed; it is logged where it is caught in the end."""
-    return error_response(
-        ClientError(status=500, type="InternalError", message="the request failed inside the node")
-    )
+def exception_handlers(
+    answer: Callable[[Exception], Response],
+    *errors: type[Exception],
+    failed: str,
+    wrong_method: str,
+    no_route: str,
+) -> dict[Any, Any]:
+    """The handlers of an application: `answer` writes an error in the format of its API.
+
+    `errors` are those that are raised on purpose, besides those of this library.
+    """
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return answer(error)
+
+    async def handle_unexpected(request: Request, error: Exception) -> Response:
+        # No more than that it failed; it is logged where it is caught in the end.
+        return answer(RequestRefused(ClientError(status=500, type="InternalError", message=failed)))
+
+    async def handle_no_route(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        kind, message = ("MethodNotAllowed", wrong_method) if status == 405 else ("NotFound", no_route)
+        headers = dict(getattr(error, "headers", None) or {})
+        return answer(RequestRefused(ClientError(status=status, type=kind, message=message, headers=headers)))
+
+    known = dict.fromkeys((AutonomyCtxError, RequestRefused, *errors), handle)
+    return {**known, HTTPException: handle_no_route, Exception: handle_unexpected}
 
 
-async def handle_no_route(request: Request, error: Exception) -> Response:
-    """Answer at an address, or with a method, that there is not."""
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    kind, message = {
-        405: ("MethodNotAllowed", "this address takes other methods; the header Allow names them"),
-    }.get(status, ("NotFound", "there is nothing at this address"))
-    headers = dict(getattr(error, "headers", None) or {})
-    return error_response(ClientError(status=status, type=kind, message=message, headers=headers))
-
-
-EXCEPTION_HANDLERS: dict[Any, Any] = {
-    AutonomyCtxError: handle_error,
-    RequestRefused: handle_error,
-    HTTPException: handle_no_route,
-    Exception: handle_unexpected,
-}
+EXCEPTION_HANDLERS = exception_handlers(
+    answer_error,
+    failed="the request failed inside the node",
+    wrong_method="this method is not allowed; the header Allow lists those that are",
+    no_route="there is nothing at this address",
+)

@@ -24,12 +24,12 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.fact import FACT_KINDS
 from autonomy_ctx.server.common.app import ActiveRequests, RequestGate
-from autonomy_ctx.server.common.arguments import OperatorRequests, read_query
+from autonomy_ctx.server.common.arguments import RequestReader, read_query
 from autonomy_ctx.server.common.auth import InspectorAccess, check_token_text
 from autonomy_ctx.server.common.conversation_edits import ConversationEdits
 from autonomy_ctx.server.common.conversation_reads import ConversationReads, last_of_page, read_limit
 from autonomy_ctx.server.common.errors import ClientError, RequestRefused
-from autonomy_ctx.server.common.limits import BODY_SECONDS, GRACE_SECONDS, ServerLimits
+from autonomy_ctx.server.common.limits import BODY_SECONDS, ServerLimits
 from autonomy_ctx.server.common.listener import run_server
 from autonomy_ctx.server.common.responses import (
     EXCEPTION_HANDLERS,
@@ -83,16 +83,16 @@ _READS = (
 _READ_ONLY = ClientError(
     status=403,
     type="ReadOnly",
-    message="this inspector only shows; start it with `write` to change things",
+    message="this inspector is read-only; start it with `write` to allow changes",
 )
 _NO_PAGE = ClientError(status=404, type="NotFound", message="the page is not installed; the API is at api/")
 _TOO_MANY_STREAMS = ClientError(
-    status=503, type="TooManyStreams", message="too many pages listen for changes; close some of them"
+    status=503, type="TooManyStreams", message="too many pages listen for changes; close some pages"
 )
 _WRONG_TOKEN = ClientError(
     status=401,
     type="Unauthorized",
-    message="this is not the token of this inspector; each start prints its address with a new one",
+    message="this is not the token of this inspector; open the address that its last start printed",
 )
 
 
@@ -171,7 +171,7 @@ class Inspector:
         self._memory, self._access, self.requests = memory, access, requests
         self._streams = ChangeStreams(poll_seconds=poll_seconds, is_closing=lambda: requests.closing)
         self._routes = routes = InspectorRoutes(memory, access, write=write)
-        reader = OperatorRequests(memory, node, body_seconds=BODY_SECONDS)
+        reader = RequestReader(memory, node, body_seconds=BODY_SECONDS)
         reads, edits = ConversationReads(reader), ConversationEdits(reader)
         self._files = _read_page()
         app = Starlette(
@@ -338,9 +338,7 @@ async def inspector_server(
     host = "127.0.0.1" if host.lower() == "localhost" else host
     names = [*own_names(host), *allowed_hosts]
     app = inspector_app(memory_or_node, token=token, write=write, allowed_hosts=names)
-    async with run_server(
-        app, app.requests, host=host, port=port, grace_seconds=GRACE_SECONDS, limits=ServerLimits()
-    ) as number:
+    async with run_server(app, app.requests, ServerLimits(), host=host, port=port) as number:
         yield InspectorAddress(url=format_url(host, number), token=token)
 
 

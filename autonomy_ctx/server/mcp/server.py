@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from autonomy_ctx.errors import AutonomyCtxError, StoreError
 from autonomy_ctx.server.common.app import ActiveRequests, RequestGate
 from autonomy_ctx.server.common.auth import AccessPolicy, check_token_text
-from autonomy_ctx.server.common.limits import GRACE_SECONDS, ServerLimits
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.server.common.listener import run_server
 from autonomy_ctx.server.mcp.memory_tools import MemoryTool, MemoryTools
 from autonomy_ctx.validation import format_url, is_loopback
@@ -137,12 +137,7 @@ async def serve_http(
     async with (
         server.session_manager.run(),
         run_server(
-            RequestGate(app, access=access, requests=requests),
-            requests,
-            host=host,
-            port=port,
-            grace_seconds=GRACE_SECONDS,
-            limits=ServerLimits(),
+            RequestGate(app, access=access, requests=requests), requests, ServerLimits(), host=host, port=port
         ) as number,
     ):
         yield McpAddress(url=f"{format_url(host, number)}{PATH}", token=token)

@@ -20,17 +20,17 @@ from autonomy_ctx.server.common.limits import (
     GRACE_SECONDS,
     HEADER_SECONDS,
     IDLE_SECONDS,
+    KEEP_ALIVE_SECONDS,
     MAX_BUFFERED,
     MAX_CONNECTIONS,
     WRITE_SECONDS,
     ServerLimits,
 )
-from autonomy_ctx.validation import check_int, check_seconds, format_url, is_loopback
+from autonomy_ctx.validation import check_int, format_url, is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-KEEP_ALIVE_SECONDS = 15.0
 _REQUIRED_PACKAGES = ("starlette", "uvicorn")
 
 
@@ -71,9 +71,9 @@ def http(
     if inspector not in (None, "read", "write"):
         raise ValueError(f"inspector is {inspector!r}; it must be None, 'read' or 'write'")
     check_int("port", port, least=0, most=65535)
-    check_seconds("grace_seconds", grace_seconds, zero=True)
-    check_seconds("keep_alive_seconds", keep_alive_seconds)
     limits = ServerLimits(
+        grace_seconds=grace_seconds,
+        keep_alive_seconds=keep_alive_seconds,
         header_seconds=header_seconds,
         body_seconds=body_seconds,
         write_seconds=write_seconds,
@@ -87,10 +87,8 @@ def http(
         host,
         port,
         AccessPolicy(loopback=is_loopback(host), token=check_token(host, token)),
-        grace_seconds=grace_seconds,
-        keep_alive_seconds=keep_alive_seconds,
-        limits=limits,
-        inspector=inspector,
+        limits,
+        inspector,
     )
 
 
@@ -102,18 +100,12 @@ class HttpServer:
         host: str,
         port: int,
         access: AccessPolicy,
-        *,
-        grace_seconds: float,
-        keep_alive_seconds: float,
         limits: ServerLimits,
-        inspector: Literal["read", "write"] | None = None,
+        inspector: Literal["read", "write"] | None,
     ) -> None:
         # Names are looked up, and this one must not lead anywhere else.
         self.host = "127.0.0.1" if host.lower() == "localhost" else host
-        self._requested_port = port
-        self._access = access
-        self._grace_seconds, self._keep_alive_seconds = grace_seconds, keep_alive_seconds
-        self._limits = limits
+        self._requested_port, self._access, self._limits = port, access, limits
         self._inspector = inspector
         self._inspector_token = access.token or secrets.token_urlsafe(32)
         # While it serves.
@@ -155,13 +147,7 @@ class HttpServer:
         from autonomy_ctx.server.common.listener import run_server
 
         requests = ActiveRequests()
-        app: ASGIApp = application(
-            node,
-            access=self._access,
-            requests=requests,
-            keep_alive_seconds=self._keep_alive_seconds,
-            limits=self._limits,
-        )
+        app: ASGIApp = application(node, access=self._access, requests=requests, limits=self._limits)
         if self._inspector is not None:
             from autonomy_ctx.server.inspector.app import InspectedServer
 
@@ -173,14 +159,7 @@ class HttpServer:
                 host=self.host,
                 requests=requests,
             )
-        running = run_server(
-            app,
-            requests,
-            host=self.host,
-            port=self._requested_port,
-            grace_seconds=self._grace_seconds,
-            limits=self._limits,
-        )
+        running = run_server(app, requests, self._limits, host=self.host, port=self._requested_port)
         try:
             async with running as self._port:
                 yield self

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,29 +25,13 @@ from autonomy_ctx.agents.node import Node
 from autonomy_ctx.callables import await_call, check_callable
 from autonomy_ctx.errors import AccessDenied, InvalidKey
 from autonomy_ctx.formats.base import Usage
-from autonomy_ctx.inspection.conversation import ConversationReport, FactReport
-from autonomy_ctx.inspection.message import (
-    MAX_PAGE_MESSAGES,
-    PAGE_CHARACTERS,
-    MessagePage,
-    MessageReport,
-)
-from autonomy_ctx.inspection.report import to_json
-from autonomy_ctx.inspection.turn import TurnInfo, TurnReport
-from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, check_name
-from autonomy_ctx.messages.fact import Fact, FactAction, FactKind
-from autonomy_ctx.server.common.app import ActiveRequests, AgentRoutes, RequestGate
-from autonomy_ctx.server.common.arguments import Arguments, read_body, read_query
+from autonomy_ctx.server.common.app import ActiveRequests, AgentInfo, AgentRoutes, RequestGate
+from autonomy_ctx.server.common.arguments import Argument, Arguments, RequestReader, answers, read_query
 from autonomy_ctx.server.common.auth import Headers
 from autonomy_ctx.server.common.conversation_edits import ConversationEdits
-from autonomy_ctx.server.common.conversation_reads import (
-    MAX_HITS,
-    MAX_LISTED,
-    ConversationReads,
-    last_of_page,
-    read_limit,
-)
+from autonomy_ctx.server.common.conversation_reads import ConversationReads, ListLimit, last_of_page
 from autonomy_ctx.server.common.errors import (
     NODE_CLOSING,
     UNEXPECTED_ERROR,
@@ -54,11 +39,10 @@ from autonomy_ctx.server.common.errors import (
     RequestRefused,
     log_unexpected,
 )
-from autonomy_ctx.server.common.limits import BODY_SECONDS, MAX_BUFFERED, ServerLimits
+from autonomy_ctx.server.common.limits import BODY_SECONDS, KEEP_ALIVE_SECONDS, MAX_BUFFERED, ServerLimits
 from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, large_json_response
-from autonomy_ctx.server.node.http import KEEP_ALIVE_SECONDS
-from autonomy_ctx.server.tenants.openapi import Operation, Parameter, make_routes, openapi_document
-from autonomy_ctx.validation import check_seconds, number_problem
+from autonomy_ctx.server.tenants.openapi import Operation, make_routes, openapi_document, operation
+from autonomy_ctx.validation import number_problem
 
 logger = logging.getLogger("autonomy_ctx.server")
 
@@ -77,16 +61,9 @@ _TURN_ERRORS = (402, 408, 409, 413, 415, 422, 501, 502, 504)
 _UNKNOWN_CLIENT = ClientError(
     status=401,
     type="Unauthorized",
-    message="this application does not know who sends this; send what it gave you to sign in with",
+    message="this request is not authenticated; send the credentials of this application",
     headers={"www-authenticate": "Bearer"},
 )
-
-
-class AgentInfo(TypedDict):
-    """An agent of the node."""
-
-    name: str
-    description: str
 
 
 class AgentList(TypedDict):
@@ -109,6 +86,7 @@ class TurnAnswer(TypedDict):
 
     text: str
     turn: str
+    number: int | None
     stop: str
     question: str | None
     steps: int
@@ -120,89 +98,6 @@ class ConversationList(TypedDict):
 
     conversations: list[ConversationInfo]
     next: str | None
-
-
-class SearchResult(TypedDict):
-    """A message that was found."""
-
-    agent: str
-    scope: str
-    conversation: str
-    score: float
-    message: MessageReport
-
-
-class SearchResults(TypedDict):
-    """Messages that were found, best first."""
-
-    hits: list[SearchResult]
-
-
-class TurnList(TypedDict):
-    """The newest recorded turns, oldest first."""
-
-    turns: list[TurnInfo]
-
-
-class FactList(TypedDict):
-    """Every fact that is kept, also those replaced or done."""
-
-    facts: list[FactReport]
-
-
-class FactBody(TypedDict):
-    """A fact to add, to replace or to mark as done, by its `fact_id`."""
-
-    conversation: str
-    action: NotRequired[FactAction]
-    fact_id: NotRequired[str | None]
-    kind: NotRequired[FactKind | None]
-    text: NotRequired[str | None]
-
-
-class FactAnswer(TypedDict):
-    """The fact that holds now; null for one that is done."""
-
-    fact: Fact | None
-
-
-class Removal(TypedDict):
-    """A fact was removed."""
-
-    removed: bool
-
-
-class PinBody(TypedDict):
-    """A message to pin, optionally instead of another."""
-
-    conversation: str
-    message_id: str
-    replaces: NotRequired[str | None]
-
-
-class Confirmation(TypedDict):
-    """The change was made."""
-
-    done: bool
-
-
-class UndoBody(TypedDict):
-    """The thing to undo: the last turn, or the newest segment of the summary."""
-
-    conversation: str
-    what: Literal["turn", "summary"]
-
-
-class UndoAnswer(TypedDict):
-    """The number of messages or segments that were removed."""
-
-    undone: int
-
-
-class DeletionAnswer(TypedDict):
-    """The number of messages that were deleted."""
-
-    deleted: int
 
 
 class TenantAccess:
@@ -258,21 +153,22 @@ class TenantAccess:
             )
 
 
-class TenantRequests:
-    """Requests for one scope, to the agent in the path."""
+class TenantRequests(RequestReader):
+    """Requests for one scope, to the agent in the path, which must run."""
 
     def __init__(self, node: Node, *, body_seconds: float) -> None:
-        self._node, self._body_seconds = node, body_seconds
-
-    def query(self, request: Request) -> Arguments:
-        """The arguments in the address of a request."""
-        return read_query(request, fixed=self._fixed(request))
+        super().__init__(node.memory, node, body_seconds=body_seconds)
+        self._node = node
 
     async def body(self, request: Request) -> Arguments:
         """The arguments in the JSON body of a request; then its address has none."""
         with read_query(request):
             pass
-        return await read_body(request, seconds=self._body_seconds, fixed=self._fixed(request))
+        return await super().body(request)
+
+    def fixed(self, request: Request) -> Mapping[str, str]:
+        """The scope that the request was given, and the agent in its path."""
+        return {"scope": admitted_scope(request), "agent": request.path_params.get("agent", "")}
 
     def view(self, agent: str) -> Memory:
         """The memory of an agent that runs."""
@@ -281,9 +177,6 @@ class TenantRequests:
     def agent(self, name: str) -> Agent:
         """The agent with this name. Raises `UnknownAgent` if there is none."""
         return self._node.agent(name)
-
-    def _fixed(self, request: Request) -> dict[str, str]:
-        return {"scope": admitted_scope(request), "agent": request.path_params.get("agent", "")}
 
 
 class NodeAccess:
@@ -304,14 +197,12 @@ class TenantApi:
         self,
         node: Node,
         access: TenantAccess,
-        *,
-        keep_alive_seconds: float,
         limits: ServerLimits,
         security_schemes: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._security_schemes = security_schemes
-        self._agents = AgentRoutes(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
-        self._requests = TenantRequests(node, body_seconds=limits.body_seconds)
+        self._agents = AgentRoutes(node, limits)
+        self.requests = TenantRequests(node, body_seconds=limits.body_seconds)
         self.operations = self._list_operations()
         app = Starlette(
             routes=[
@@ -339,27 +230,31 @@ class TenantApi:
             self.operations, title="autonomy_ctx", errors=_ERRORS, security_schemes=self._security_schemes
         )
 
-    async def agents(self, request: Request) -> Response:
-        """Names and descriptions."""
-        with self._requests.query(request):
-            return await self._agents.agents(request)
+    @answers
+    async def agents(self) -> AgentList:
+        """List the agents."""
+        return {"agents": self._agents.listed()}
 
     async def ask(self, request: Request) -> Response:
-        """One turn, whole or as events."""
-        with self._requests.query(request) as query:
+        """Run a turn of an agent; with `stream`, send its events as they occur."""
+        with self.requests.query(request) as query:
             agent, scope = query.text("agent"), query.text("scope")
         return await self._agents.take_turn(request, agent, scope)
 
-    async def conversations(self, request: Request) -> Response:
-        """The conversations of a scope with an agent, a page at a time."""
-        with self._requests.query(request) as query:
-            scope, view = query.text("scope"), self._requests.view(query.text("agent"))
-            after, limit = query.optional_text("after"), read_limit(query)
+    @answers
+    async def conversations(
+        self,
+        scope: str,
+        agent: str,
+        after: Annotated[str | None, Argument("`next` of the previous page")] = None,
+        limit: ListLimit = PAGE_SIZE,
+    ) -> ConversationList:
+        """List your conversations with an agent by name, a page at a time."""
+        view = self.requests.view(agent)
         key = None if after is None else Key(view.agent, scope, after)
         found = await view.conversations(scope, agent=view.agent, limit=limit, after=key)
         last = last_of_page(found, limit)
-        following = None if last is None else last.conversation
-        return await large_json_response({"conversations": to_json(found), "next": following})
+        return {"conversations": found, "next": None if last is None else last.conversation}
 
     async def _openapi(self, request: Request) -> Response:
         # Where it is mounted is known from a request alone.
@@ -368,196 +263,32 @@ class TenantApi:
 
     def _list_operations(self) -> tuple[Operation, ...]:
         """All operations; the routes and the OpenAPI document are made from this list."""
-        reads, edits = ConversationReads(self._requests), ConversationEdits(self._requests)
+        reads, edits = ConversationReads(self.requests), ConversationEdits(self.requests)
         agent = "/agents/{agent}"
-        conversation = Parameter(name="conversation", description="which of yours", required=True)
-        message_id = Parameter(name="message_id", description="the id of a message", required=True)
         return (
-            Operation(
-                method="GET",
-                path="/agents",
-                name="listAgents",
-                summary="The agents that can be asked.",
-                handler=self.agents,
-                answer=AgentList,
-            ),
-            Operation(
-                method="POST",
-                path=agent,
-                name="takeTurn",
-                summary="One turn with an agent; with `stream`, its events as they come.",
-                handler=self.ask,
+            operation("GET", "/agents", "listAgents", self.agents),
+            # It reads the request itself.
+            replace(
+                operation("POST", agent, "takeTurn", self.ask, _TURN_ERRORS),
                 body=TurnBody,
                 answer=TurnAnswer,
                 streams=True,
-                errors=_TURN_ERRORS,
             ),
-            Operation(
-                method="GET",
-                path=f"{agent}/conversations",
-                name="listConversations",
-                summary="Your conversations with an agent, by name, a page at a time.",
-                handler=self.conversations,
-                query=(
-                    Parameter(name="after", description="`next` of the page before"),
-                    _limit_parameter(MAX_LISTED),
-                ),
-                answer=ConversationList,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/conversation",
-                name="getConversation",
-                summary="Where a conversation stands: counts, summary, facts, pins, turns.",
-                handler=reads.conversation,
-                query=(conversation,),
-                answer=ConversationReport,
-            ),
-            Operation(
-                method="DELETE",
-                path=f"{agent}/conversation",
-                name="deleteConversation",
-                summary="Delete a conversation with all that was made from it.",
-                handler=edits.delete_conversation,
-                query=(conversation,),
-                answer=DeletionAnswer,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/history",
-                name="readHistory",
-                summary="A page of messages: the newest, or those next to a position.",
-                handler=reads.messages,
-                query=(
-                    conversation,
-                    Parameter(name="after", description="the position before the page", type=int),
-                    Parameter(name="before", description="the position after the page", type=int),
-                    _limit_parameter(MAX_PAGE_MESSAGES),
-                    Parameter(
-                        name="max_characters",
-                        description="how much of each text",
-                        type=int,
-                        most=PAGE_CHARACTERS,
-                    ),
-                ),
-                answer=MessagePage,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/message",
-                name="readMessage",
-                summary="One message with all of its text.",
-                handler=reads.message,
-                query=(
-                    conversation,
-                    Parameter(name="position", description="of the message", required=True, type=int),
-                ),
-                answer=MessageReport,
-            ),
-            Operation(
-                method="DELETE",
-                path=f"{agent}/message",
-                name="deleteMessage",
-                summary="Delete one message with all that was made from it.",
-                handler=edits.delete_message,
-                query=(conversation, message_id),
-                answer=Confirmation,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/search",
-                name="search",
-                summary="Your messages that share a word with a query, best first.",
-                handler=reads.search,
-                query=(
-                    Parameter(name="conversation", description="only in this one"),
-                    Parameter(name="query", description="words to look for", required=True),
-                    _limit_parameter(MAX_HITS),
-                ),
-                answer=SearchResults,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/turns",
-                name="listTurns",
-                summary="The newest recorded turns of a conversation.",
-                handler=reads.turns,
-                query=(conversation, _limit_parameter(MAX_LISTED)),
-                answer=TurnList,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/explain",
-                name="explainTurn",
-                summary="What the model was shown in a turn, and where each token came from.",
-                handler=reads.turn,
-                query=(
-                    conversation,
-                    Parameter(name="turn", description="the id of a turn; the newest without one"),
-                    Parameter(name="step", description="a step of it; the last without one", type=int),
-                ),
-                answer=TurnReport,
-            ),
-            Operation(
-                method="GET",
-                path=f"{agent}/facts",
-                name="listFacts",
-                summary="Every fact of a conversation, also those replaced or done.",
-                handler=reads.facts,
-                query=(conversation,),
-                answer=FactList,
-            ),
-            Operation(
-                method="POST",
-                path=f"{agent}/facts",
-                name="changeFact",
-                summary="Add a fact, replace one, or call one done.",
-                handler=edits.add_fact,
-                body=FactBody,
-                answer=FactAnswer,
-                errors=(408,),
-            ),
-            Operation(
-                method="DELETE",
-                path=f"{agent}/facts",
-                name="removeFact",
-                summary="Forget a fact.",
-                handler=edits.remove_fact,
-                query=(
-                    conversation,
-                    Parameter(name="fact_id", description="the id of a fact", required=True),
-                ),
-                answer=Removal,
-            ),
-            Operation(
-                method="POST",
-                path=f"{agent}/pins",
-                name="pinMessage",
-                summary="Show a message verbatim in every later context.",
-                handler=edits.pin,
-                body=PinBody,
-                answer=Confirmation,
-                errors=(408,),
-            ),
-            Operation(
-                method="DELETE",
-                path=f"{agent}/pins",
-                name="unpinMessage",
-                summary="Let a pinned message go.",
-                handler=edits.unpin,
-                query=(conversation, message_id),
-                answer=Confirmation,
-            ),
-            Operation(
-                method="POST",
-                path=f"{agent}/undo",
-                name="undo",
-                summary="Take back the last turn, or the newest segment of the summary.",
-                handler=edits.undo,
-                body=UndoBody,
-                answer=UndoAnswer,
-                errors=(408, 409),
-            ),
+            operation("GET", f"{agent}/conversations", "listConversations", self.conversations),
+            operation("GET", f"{agent}/conversation", "getConversation", reads.conversation),
+            operation("DELETE", f"{agent}/conversation", "deleteConversation", edits.delete_conversation),
+            operation("GET", f"{agent}/history", "readHistory", reads.messages),
+            operation("GET", f"{agent}/message", "readMessage", reads.message),
+            operation("DELETE", f"{agent}/message", "deleteMessage", edits.delete_message),
+            operation("GET", f"{agent}/search", "search", reads.search),
+            operation("GET", f"{agent}/turns", "listTurns", reads.turns),
+            operation("GET", f"{agent}/explain", "explainTurn", reads.turn),
+            operation("GET", f"{agent}/facts", "listFacts", reads.facts),
+            operation("POST", f"{agent}/facts", "changeFact", edits.add_fact, (408,)),
+            operation("DELETE", f"{agent}/facts", "removeFact", edits.remove_fact),
+            operation("POST", f"{agent}/pins", "pinMessage", edits.pin, (408,)),
+            operation("DELETE", f"{agent}/pins", "unpinMessage", edits.unpin),
+            operation("POST", f"{agent}/undo", "undo", edits.undo, (408, 409)),
         )
 
 
@@ -583,30 +314,36 @@ def asgi(
     """
     if not isinstance(node, Node):
         raise TypeError(f"asgi serves a Node, not {type(node).__name__}")
-    if (authenticate is None) == (scope is None):
-        raise TypeError(
-            "asgi() needs either `authenticate`, which gives the scope of each request, "
-            "or a `scope` for all requests"
-        )
+    check_access("asgi", authenticate, scope, rate_limit)
     if authenticate is None:
-        fixed = check_scope(scope)
 
-        async def authenticate(request: Request) -> str:
-            return fixed
+        async def authenticate(request: Request) -> str | None:
+            return scope
 
         security_schemes = security_schemes or {}
 
-    check_callable(authenticate, "authenticate")
+    limits = ServerLimits(
+        keep_alive_seconds=keep_alive_seconds, body_seconds=body_seconds, max_buffered=max_buffered
+    )
+    schemes = BEARER if security_schemes is None else security_schemes
+    return TenantApi(node, TenantAccess(authenticate, rate_limit), limits, schemes)
+
+
+def check_access(
+    function: str, authenticate: Authenticate | None, scope: str | None, rate_limit: RateLimit | None
+) -> None:
+    """Check what a function was given to know the scopes of its requests."""
+    if (authenticate is None) == (scope is None):
+        raise TypeError(
+            f"{function}() needs either `authenticate`, which gives the scope of each request, "
+            f"or a `scope` for all requests"
+        )
+    if scope is not None:
+        check_scope(scope)
+    else:
+        check_callable(authenticate, "authenticate")
     if rate_limit is not None:
         check_callable(rate_limit, "rate_limit")
-    check_seconds("keep_alive_seconds", keep_alive_seconds)
-    return TenantApi(
-        node,
-        TenantAccess(authenticate, rate_limit),
-        keep_alive_seconds=keep_alive_seconds,
-        limits=ServerLimits(body_seconds=body_seconds, max_buffered=max_buffered),
-        security_schemes=BEARER if security_schemes is None else security_schemes,
-    )
 
 
 def check_scope(scope: Any) -> str:
@@ -623,10 +360,6 @@ def admitted_scope(request: Request) -> str:
     """The scope of an authenticated request; fails for a request that was not authenticated."""
     scope: str = request.scope[_SCOPE_KEY]
     return scope
-
-
-def _limit_parameter(most: int) -> Parameter:
-    return Parameter(name="limit", description="how many at most", type=int, most=most)
 
 
 def _from_http_exception(error: HTTPException) -> ClientError:

@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from autonomy_ctx.server.common.arguments import Argument, Declaration, Handler, Parameter
 from autonomy_ctx.tools.schema import Shape, schema_of
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+# What a client of a tenant cannot choose in the query.
+NEVER_IN_QUERY = frozenset({"scope", "agent", "request"})
+CONVERSATION = Parameter(name="conversation", about=Argument("name of a conversation"), required=True)
 _SCHEMAS = "#/components/schemas/"
 _EVENTS = "server-sent events: text, thinking, call and result, and last done, whose data is this, or error"
 
@@ -37,28 +39,6 @@ class ErrorBody(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """An argument in the query of an address."""
-
-    name: str
-    description: str
-    required: bool = False
-    type: type = str
-    most: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The parameter as OpenAPI has it."""
-        schema = schema_of(Shape(self.type)) | ({} if self.most is None else {"maximum": self.most})
-        return {
-            "name": self.name,
-            "in": "query",
-            "required": self.required,
-            "description": self.description,
-            "schema": schema,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A method of a path: who answers it, what it takes, and what it gives.
 
@@ -71,11 +51,31 @@ class Operation:
     name: str
     summary: str
     handler: Handler
+    query: tuple[Parameter, ...]
+    body: type | None
     answer: type
-    query: tuple[Parameter, ...] = ()
-    body: type | None = None
     streams: bool = False
     errors: tuple[int, ...] = ()
+
+
+def operation(method: str, path: str, name: str, handler: Handler, errors: tuple[int, ...] = ()) -> Operation:
+    """An operation as its handler declares it: a client chooses no scope, and the path names the agent."""
+    declared = Declaration.of(handler)
+    query: list[Parameter] = []
+    if declared.body is None:
+        query = [CONVERSATION] if declared.has_target else []
+        query += [one for one in declared.parameters if one.name not in NEVER_IN_QUERY]
+    return Operation(
+        method=method,
+        path=path,
+        name=name,
+        summary=declared.summary,
+        handler=handler,
+        query=tuple(query),
+        body=declared.body,
+        answer=declared.answer,
+        errors=errors,
+    )
 
 
 def make_routes(operations: Sequence[Operation], admit: Callable[[Request], Awaitable[None]]) -> list[Route]:
@@ -143,7 +143,7 @@ def _describe(operation: Operation, errors: Sequence[int]) -> dict[str, Any]:
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
                 for name in _PATH_PARAMETER.findall(operation.path)
             ),
-            *(parameter.to_dict() for parameter in operation.query),
+            *map(_describe_parameter, operation.query),
         ],
         "responses": answers,
     }
@@ -152,9 +152,16 @@ def _describe(operation: Operation, errors: Sequence[int]) -> dict[str, Any]:
     return described
 
 
+def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
+    most = parameter.about.most
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": parameter.required,
+        "description": parameter.about.description,
+        "schema": schema_of(Shape(parameter.type)) | ({} if most is None else {"maximum": most}),
+    }
+
+
 def _json_content(kind: type) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"{_SCHEMAS}{kind.__name__}"}}}
-
-
-def _name_of(kind: type) -> str:
-    return kind.__name__

@@ -31,18 +31,22 @@ from autonomy_ctx.testing.providers.thinking import (
     walk_blocks,
 )
 
+_ATTRIBUTION = "x-anthropic-billing-header:"
+
 
 def answer_messages(
     state: ProviderState, body: Body, seen: ProviderRequest, *, counts: bool, is_bedrock: bool
 ) -> Body:
     """Check a request, and answer it or, for `counts`, count its tokens."""
     model = ClaudeModel.parse(seen.model)
+    body = _without_attribution(body)
     betas = set(seen.headers.get("anthropic-beta", "").replace(" ", "").split(","))
     betas |= set(body.get("anthropic_beta", ()))
     messages = [_with_blocks(message) for message in body.get("messages", ())]
     compacts = "compaction" in body and not counts
     checks.check_options(body, model, betas)
     check_claude_format(body, model)
+    checks.check_tools(body, messages)
     checks.check_marks(body, messages)
     if compacts:
         compaction.check_request(body, messages, model, betas, is_bedrock=is_bedrock)
@@ -89,6 +93,14 @@ def answer_messages(
     if checks.BINDING_BETA in betas:
         reply["input_transformations"] = seen.transformations
     return reply
+
+
+def _without_attribution(body: Body) -> Body:
+    """A request without the block that names the version of Claude Code: no model sees it."""
+    match body.get("system"):
+        case [{"text": str(named)}, *system] if named.startswith(_ATTRIBUTION):
+            return {**body, "system": system}
+    return body
 
 
 def _with_blocks(message: Mapping[str, Any]) -> Body:

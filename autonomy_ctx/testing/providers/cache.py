@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from autonomy_ctx.models.catalog import price_of
+from autonomy_ctx.formats.base import Usage
 
 MINUTE, HOUR = 60.0, 3600.0
 # Seconds, by the names that requests use.
@@ -72,6 +72,16 @@ class CacheUse:
     def total(self) -> int:
         """All tokens of the prompt."""
         return self.cached + self.written + self.uncached
+
+    def to_usage(self, output: int) -> Usage:
+        """The tokens of the prompt and of its reply, as a provider reports them."""
+        return Usage(
+            input_tokens=self.total,
+            cached_tokens=self.cached,
+            cache_write_tokens=self.written,
+            long_cache_write_tokens=self.written_long,
+            output_tokens=output,
+        )
 
 
 class PromptCache:
@@ -209,17 +219,3 @@ def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
         else:
             differ = middle
     return same
-
-
-def find_cost(model: str, use: CacheUse, output: int) -> float | None:
-    """The price of a request in US dollars, from the table of known models; None for a model without one."""
-    price = price_of(model)
-    if price is None:
-        return None
-    return price.cost(
-        uncached=use.uncached,
-        cached=use.cached,
-        written=use.written - use.written_long,
-        long_written=use.written_long,
-        output=output,
-    )

@@ -7,11 +7,13 @@ from typing import Any
 
 from autonomy_ctx.testing.providers.claude_models import ClaudeModel
 from autonomy_ctx.testing.providers.state import Body, ProviderRefusal
-from autonomy_ctx.testing.providers.thinking import THINKING
+from autonomy_ctx.testing.providers.thinking import THINKING, find_references
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+EDITING_BETA = "context-management-2025-06-27"
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
-OUTPUT_CONFIG_BETA = "mid-conversation-output-config-2026-07-01"
+# Either name; Claude Code sends the second one.
+OUTPUT_CONFIG_BETAS = {"mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"}
 MAX_MARKS = 4
 
 
@@ -28,9 +30,30 @@ def check_options(body: Body, model: ClaudeModel, betas: set[str]) -> None:
         raise ProviderRefusal("thinking.type: `between_tools` is not supported with this effort")
     if not model.thinking_can_be_off and (body.get("tool_choice") or {}).get("type") in ("any", "tool"):
         raise ProviderRefusal("tool_choice: this model cannot be made to call a tool while it thinks")
-    for name, beta in (("clear_at", CLEAR_AT_BETA), ("output_config", OUTPUT_CONFIG_BETA)):
-        if any(name in message for message in body.get("messages", ())) and beta not in betas:
+    if "context_management" in body and EDITING_BETA not in betas:
+        raise ProviderRefusal("context_management: Extra inputs are not permitted")
+    for name, needed in (("clear_at", {CLEAR_AT_BETA}), ("output_config", OUTPUT_CONFIG_BETAS)):
+        if any(name in message for message in body.get("messages", ())) and not needed & betas:
             raise ProviderRefusal(f"messages: {name}: Extra inputs are not permitted")
+
+
+def check_tools(body: Body, messages: Sequence[Body]) -> None:
+    """Refuse tools that are all deferred, marks on deferred ones, and references to unknown tools."""
+    tools = body.get("tools") or []
+    deferred = [tool for tool in tools if tool.get("defer_loading")]
+    if deferred and len(deferred) == len(tools):
+        raise ProviderRefusal("tools: at least one tool must have defer_loading=false")
+    if any(tool.get("cache_control") for tool in deferred):
+        raise ProviderRefusal("tools: cache_control cannot be set for a tool with defer_loading=true")
+    results = [
+        block.get("content")
+        for message in messages
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    missing = set(find_references(results)) - {tool.get("name") for tool in tools}
+    if missing:
+        raise ProviderRefusal(f"tool_reference_unresolved: {min(missing)} is not in `tools`")
 
 
 def check_marks(body: Body, messages: Sequence[Body]) -> None:

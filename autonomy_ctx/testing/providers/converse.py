@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from autonomy_ctx.formats.bedrock import to_converse
 from autonomy_ctx.testing.providers.state import Blocks, Body, ProviderRefusal
 
 
@@ -104,25 +105,11 @@ def _converse_blocks(content: Sequence[Mapping[str, Any]]) -> Blocks:
     return found
 
 
-def _to_converse_block(block: Mapping[str, Any]) -> Body:
-    match block["type"]:
-        case "thinking":
-            thought = {"text": block["thinking"], "signature": block["signature"]}
-            return {"reasoningContent": {"reasoningText": thought}}
-        case "redacted_thinking":
-            return {"reasoningContent": {"redactedContent": block["data"]}}
-        case "tool_use":
-            return {"toolUse": {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}}
-    return {"text": block["text"]}
-
-
-def to_converse(reply: Mapping[str, Any]) -> Body:
+def write_converse(reply: Mapping[str, Any]) -> Body:
     """A reply of the Messages API in the words of the Converse API."""
     usage = reply["usage"]
     return {
-        "output": {
-            "message": {"role": "assistant", "content": [_to_converse_block(one) for one in reply["content"]]}
-        },
+        "output": {"message": {"role": "assistant", "content": to_converse(reply["content"])}},
         "stopReason": reply["stop_reason"],
         "usage": {
             "inputTokens": usage["input_tokens"],
@@ -139,7 +126,7 @@ def to_converse(reply: Mapping[str, Any]) -> Body:
 
 def make_frames(reply: Mapping[str, Any]) -> Iterator[bytes]:
     """A reply as the frames of ConverseStream."""
-    whole = to_converse(reply)
+    whole = write_converse(reply)
     yield _frame("messageStart", {"role": "assistant"})
     for index, block in enumerate(whole["output"]["message"]["content"]):
         deltas: list[MutableMapping[str, Any]] = []

@@ -1,7 +1,7 @@
 """OpenAI's Responses and Chat Completions APIs: checks, replies and usage.
 
 Reasoning comes as encrypted items that go back with the item that followed them. Nothing is stored: a request
-has the whole conversation. These APIs are not streamed here.
+has the whole conversation.
 """
 
 from __future__ import annotations
@@ -11,6 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autonomy_ctx.formats.anthropic import read_blocks
+from autonomy_ctx.formats.base import RESPONSES, ModelReply
+from autonomy_ctx.formats.openai import OpenAIFormat
+from autonomy_ctx.formats.openai_responses import ResponsesFormat
+from autonomy_ctx.formats.reply_writer import (
+    ChatReplyWriter,
+    ReplyHead,
+    ReplyWriter,
+    ResponsesReplyWriter,
+    reply_events,
+)
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.diagnosis import diagnose_gpt
 from autonomy_ctx.testing.providers.output_format import check_gpt_format
@@ -66,6 +77,27 @@ def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) ->
     }
 
 
+class _ResponseEvents(ResponsesReplyWriter):
+    """A stream whose last event has the response as it was made, with its sealed items."""
+
+    made: Body
+
+    def _whole(self, reply: ModelReply) -> Body:
+        return self.made
+
+
+def write_events(made: Body, body: Body) -> bytes:
+    """A reply of either API as the events of a stream."""
+    head = ReplyHead(id=made["id"], model=made["model"], request=body)
+    writer: ReplyWriter
+    if "choices" in made:
+        writer, reply = ChatReplyWriter(head), OpenAIFormat().reply(made)
+    else:
+        writer, reply = _ResponseEvents(head), ResponsesFormat().reply(made)
+        writer.made = made
+    return writer.feed(*reply_events(reply)) + writer.finish(reply)
+
+
 def compact_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
     """Replace everything but the user's messages by one encrypted item."""
     unknown = sorted(body.keys() - _COMPACT_FIELDS)
@@ -104,32 +136,14 @@ def answer_chat(state: ProviderState, body: Body, seen: ProviderRequest) -> Body
     state.count += 1
     seen.reply = [dict(block) for block in state.answer(body)]
     seen.use, seen.output = use, len(find_words(seen.reply))
-    calls = [
-        {"id": block["id"], "type": "function", "function": _function_of(block)}
-        for block in seen.reply
-        if block["type"] == "tool_use"
-    ]
-    texts = [str(block["text"]) for block in seen.reply if block["type"] == "text"]
-    message = {"role": "assistant", "content": "\n".join(texts) or None}
-    return {
-        "id": f"chatcmpl-{state.count:04}",
-        "object": "chat.completion",
-        "created": int(state.clock()),
-        "model": seen.model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message | ({"tool_calls": calls} if calls else {}),
-                "finish_reason": "tool_calls" if calls else "stop",
-            }
-        ],
-        "usage": {
-            "prompt_tokens": use.total,
-            "completion_tokens": seen.output,
-            "total_tokens": use.total + seen.output,
-            "prompt_tokens_details": {"cached_tokens": use.cached, "cache_write_tokens": use.written},
-        },
-    }
+    said = read_blocks((block for block in seen.reply if block["type"] != "thinking"), RESPONSES)
+    reply = ModelReply(
+        **said.fields(()),
+        stop="tools" if any(block["type"] == "tool_use" for block in seen.reply) else "end",
+        usage=use.to_usage(seen.output),
+    )
+    head = ReplyHead(id=f"chatcmpl-{state.count:04}", model=seen.model, created=int(state.clock()))
+    return ChatReplyWriter(head).whole(reply)
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -327,10 +341,6 @@ def _make_position(
 # -- replies -------------------------------------------------------------------------------------
 
 
-def _function_of(block: Mapping[str, Any]) -> Body:
-    return {"name": block["name"], "arguments": json.dumps(block["input"])}
-
-
 def _make_output(state: ProviderState, reply: Sequence[Mapping[str, Any]]) -> Blocks:
     """The content of a reply as items; reasoning is sealed with the item that follows it."""
     output: Blocks = []
@@ -340,7 +350,7 @@ def _make_output(state: ProviderState, reply: Sequence[Mapping[str, Any]]) -> Bl
         match block["type"]:
             case "tool_use":
                 item: Body = {"type": "function_call", "id": f"fc_{name}", "call_id": block["id"]}
-                item |= _function_of(block)
+                item |= {"name": block["name"], "arguments": json.dumps(block["input"])}
             case "text":
                 text = {"type": "output_text", "text": block["text"], "annotations": []}
                 item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "content": [text]}

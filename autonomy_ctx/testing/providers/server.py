@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from autonomy_ctx.testing.providers import openai
+from autonomy_ctx.testing.providers import batches, openai
 from autonomy_ctx.testing.providers.anthropic import answer_messages, make_events
-from autonomy_ctx.testing.providers.converse import from_converse, make_frames, to_converse
+from autonomy_ctx.testing.providers.converse import from_converse, make_frames, write_converse
 from autonomy_ctx.testing.providers.state import (
     Answer,
     Body,
@@ -110,8 +110,11 @@ class ProviderServer(ProviderState):
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
+        kind = headers.get("content-type", "")
+        is_form = kind.startswith("multipart/")
+        body = batches.read_form(raw, kind) if is_form else json.loads(raw or b"{}")
         seen = ProviderRequest(
-            path=unquote(scope["path"]), headers=headers, body=json.loads(raw or b"{}"), model=""
+            path=unquote(scope["path"]), headers=headers, body=body, model="", method=scope["method"]
         )
         self.requests.append(seen)
         response = self._respond(seen)
@@ -133,6 +136,10 @@ class ProviderServer(ProviderState):
             if self.failures:
                 status = self.failures.pop(0)
                 raise ProviderRefusal("try again later", status=status)
+            if batches.is_batch_path(seen.path):
+                found = batches.answer_batch(self, seen, self._answer_of_batch)
+                lines = map(json.dumps, found if isinstance(found, list) else [found])
+                return _ProviderResponse(content="\n".join(lines).encode())
             made = self._answer(seen, body, is_bedrock=is_bedrock)
         except ProviderRefusal as refused:
             seen.status, seen.error = refused.status, str(refused)
@@ -141,15 +148,18 @@ class ProviderServer(ProviderState):
             frames = b"".join(make_frames(made))
             return _ProviderResponse(content=frames, kind="application/vnd.amazon.eventstream")
         if is_bedrock:
-            made = to_converse(made)
+            made = write_converse(made)
         elif body.get("stream"):
-            return _ProviderResponse(content=b"".join(make_events(made)), kind="text/event-stream")
+            events = openai.write_events(made, body) if seen.path in _OPENAI else b"".join(make_events(made))
+            return _ProviderResponse(content=events, kind="text/event-stream")
         return _ProviderResponse(content=json.dumps(made).encode())
+
+    def _answer_of_batch(self, request: ProviderRequest) -> Body:
+        self.requests.append(request)
+        return self._answer(request, dict(request.body), is_bedrock=False)
 
     def _answer(self, seen: ProviderRequest, body: Body, *, is_bedrock: bool) -> Body:
         if seen.path in _OPENAI:
-            if body.get("stream"):
-                raise ProviderRefusal(f"{seen.path} is not streamed by this server", param="stream")
             return _OPENAI[seen.path](self, body, seen)
         if not is_bedrock and seen.path not in _ANTHROPIC:
             raise ProviderRefusal(f"there is nothing at {seen.path}", status=404)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autonomy_ctx.testing.providers.cache import CacheUse, PromptCache, find_cost
+from autonomy_ctx.models.catalog import estimate_cost
+from autonomy_ctx.testing.providers.cache import CacheUse, PromptCache
 
 Blocks = list[dict[str, Any]]
 Body = dict[str, Any]
@@ -57,6 +58,9 @@ class ProviderRequest:
     # The tokens of the prompt, and of the reply.
     use: CacheUse = field(default_factory=CacheUse)
     output: int = 0
+    method: str = "POST"
+    # Whether it is a part of a batch, which costs half.
+    is_batch: bool = False
 
     @property
     def cached(self) -> int:
@@ -76,7 +80,8 @@ class ProviderRequest:
     @property
     def cost(self) -> float | None:
         """The price of the request and its reply in US dollars; None for a model without a price."""
-        return find_cost(self.model, self.use, self.output)
+        cost = estimate_cost(self.use.to_usage(self.output), self.model)
+        return cost / 2 if cost is not None and self.is_batch else cost
 
 
 class ProviderState:
@@ -101,6 +106,10 @@ class ProviderState:
         self.sent: dict[str, Mapping[str, Any]] = {}
         # The statuses of the next replies, such as 429, 503 or 529; 429 comes with `retry-after`.
         self.failures: list[int] = []
+        # By their ids; while `holds_batches` is set, none ends.
+        self.batches: dict[str, Any] = {}
+        self.files: dict[str, str] = {}
+        self.holds_batches = False
         self.secret = b"a secret of the provider"
 
 

@@ -75,7 +75,7 @@ class PrefixChain:
         """Go on to the next block."""
         content = [to_canonical(without_marks(block))]
         # A deferred tool is no part of the prefix until something names it.
-        loaded = [self._deferred.pop(name) for name in _find_references(block) if name in self._deferred]
+        loaded = [self._deferred.pop(name) for name in find_references(block) if name in self._deferred]
         content += map(to_canonical, loaded)
         self.states = [make_hash(one, role, *content) for one in self.states]
         self.trail.append((path, self.state))
@@ -95,17 +95,17 @@ class PrefixChain:
         return f"{changed} differs." if changed else "Content or thinking before it is missing."
 
 
-def _find_references(value: Any) -> Iterator[str]:
+def find_references(value: Any) -> Iterator[str]:
     """The names of tools that a block refers to."""
     if isinstance(value, list):
         for one in value:
-            yield from _find_references(one)
+            yield from find_references(one)
     elif isinstance(value, Mapping):
         if value.get("type") == "tool_reference":
             yield str(value.get("tool_name", value.get("name")))
         for name, one in value.items():
             if name != "input":
-                yield from _find_references(one)
+                yield from find_references(one)
 
 
 def _is_suffix(part: Sequence[str], whole: Sequence[str]) -> bool:

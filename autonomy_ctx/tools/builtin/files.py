@@ -373,11 +373,11 @@ class _FileTools:
             text = self._read_text(fd, name, path)
             count = text.count(old_text) if old_text else 0
             if not count:
-                raise FileRefused(path, "does not hold `old_text`; read it and copy the piece exactly")
+                raise FileRefused(path, "does not contain `old_text`; read it and copy the text exactly")
             if count > 1 and not replace_all:
                 raise FileRefused(
                     path,
-                    f"holds `old_text` {count:,} times; give more of what is around it, or set replace_all",
+                    f"contains `old_text` {count:,} times; add the text around it, or set replace_all",
                 )
             sandbox.write_bytes(fd, name, self._encode(text.replace(old_text, new_text), path))
         return f"replaced {count:,} in {path}"
@@ -432,7 +432,7 @@ class _FileTools:
                     lines.append(f"{_printable_path(found.path)}:{number}: {line}")
                 if limits.stop_reason is not None:
                     break
-        return _search_result(lines, limits, "no file holds this text")
+        return _search_result(lines, limits, "no file contains this text")
 
     def remove_file(self, path: str, agent: Any = None, scope: Any = None, conversation: Any = None) -> str:
         """Delete a file.

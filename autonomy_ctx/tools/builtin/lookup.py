@@ -1,4 +1,4 @@
-"""Looking things up: the items of the pool, and any knowledge base, as tools."""
+"""Looking things up: results that were shown in part, the items of the pool, any knowledge base, as tools."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ import anyio.to_thread
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView, render_catalogue
-from autonomy_ctx.errors import UnknownItem
+from autonomy_ctx.errors import UnknownItem, UnknownResult
 from autonomy_ctx.knowledge.knowledge import TOOL_NAME, search_function
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.json_values import encode_json_text
-from autonomy_ctx.tools.tool import Tool, ToolRegistry
+from autonomy_ctx.messages.message import ImageContent, Message
+from autonomy_ctx.tools.results import ResultPage
+from autonomy_ctx.tools.tool import Tool, tool
 from autonomy_ctx.validation import check_int
 
+# A longer number is no position.
+_MAX_DIGITS = 15
 # Within what an error's text may be, so that no line of the list is cut.
 _LIST_BYTES = 1_500
 
 
-async def _read_context_item(item_id: str, pool: ContextPoolView, offset: int = 0) -> str:
+@tool
+async def read_context_item(item_id: str, pool: ContextPoolView, offset: int = 0) -> str:
     """Read the whole content of a context item.
 
     Args:
@@ -33,6 +40,53 @@ async def _read_context_item(item_id: str, pool: ContextPoolView, offset: int = 
         raise UnknownItem(item_id[:80], advice=_list_newest(pool.items)) from None
     # Content is copied when it is read, and may be large.
     return await anyio.to_thread.run_sync(_content, item, offset, abandon_on_cancel=True)
+
+
+@tool
+async def read_result(
+    id: str,  # noqa: A002  # as it stands in the texts that models read
+    memory: Memory,
+    scope: str,
+    conversation: str,
+    offset: int = 0,
+    lines: str = "",
+    query: str = "",
+) -> Any:
+    """Read or search a result that is not all shown.
+
+    Args:
+        id: As it stands where the result was cut.
+        offset: Characters to pass over.
+        lines: Such as "120-180".
+        query: Words to search for.
+    """
+    check_int("offset", offset, least=0)
+    found = await _find_result(memory, scope, conversation, id)
+    text = found[-1].text
+    # All of a text that was cut stands by itself.
+    images = [part for part in found[0].parts if isinstance(part, ImageContent)]
+    page: ResultPage | None = ResultPage(text, id, min(offset, len(text)), query=query)
+    if lines:
+        page = ResultPage.of_lines(text, id, lines)
+        if page is None:
+            there = text.count("\n") + 1
+            raise UnknownResult(id, f"has no lines {lines[:40]!r}; name some of 1 to {there}, as '1-50'")
+    return [page, *images] if images else page
+
+
+async def _find_result(memory: Memory, scope: str, conversation: str, name: str) -> list[Message]:
+    """The message at a position, and the message of all its text; or that with an id."""
+    found = list[Message]()
+    if name.isdecimal() and len(name) <= _MAX_DIGITS:
+        at = int(name)
+        there = await memory.read(scope, conversation, after=at - 1, before=at + 1)
+        found = [entry.message for entry in there.entries]
+    whole = await memory.get_full_message(scope, conversation, found[0].id if found else name)
+    if whole is not None:
+        found.append(await anyio.to_thread.run_sync(wire.from_dict, whole, abandon_on_cancel=True))
+    if not found:
+        raise UnknownResult(name)
+    return found
 
 
 def _content(item: ContextItem[Any], offset: int) -> str:
@@ -56,10 +110,6 @@ def _list_newest(items: list[ContextItem[Any]]) -> str:
         return "there are no items"
     older = len(items) - len(lines)
     return "\n".join(["the items are:", *lines, *([f"and {older:,} older ones"] if older else [])])
-
-
-read_context_item = Tool(_read_context_item, name="read_context_item")
-ToolRegistry.register(read_context_item)
 
 
 def knowledge_tool(

@@ -17,7 +17,7 @@ from autonomy_ctx.memory.store import Entry, Pin, make_key
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.sections.section import PinningSection
-from autonomy_ctx.tools.tool import Tool, ToolRegistry
+from autonomy_ctx.tools.tool import tool
 from autonomy_ctx.validation import check_int
 
 # How many of the newest messages are looked through for a quotation.
@@ -25,7 +25,8 @@ QUOTED_MESSAGES = 200
 MIN_QUOTE_CHARACTERS = 8
 
 
-async def _pin_message(
+@tool
+async def pin_message(
     memory: Memory,
     scope: str,
     conversation: str,
@@ -134,7 +135,3 @@ def find_pinning_section(agent: Any) -> PinningSection | None:
     """The section of an agent's template that shows pins; None when it has none."""
     sections = getattr(getattr(agent, "context_template", None), "sections", ())
     return next((one for one in sections if isinstance(one, PinningSection)), None)
-
-
-pin_message = Tool(_pin_message, name="pin_message")
-ToolRegistry.register(pin_message)

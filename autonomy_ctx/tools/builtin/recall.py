@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.compaction.word_tables import prepare_tables
@@ -21,7 +20,7 @@ from autonomy_ctx.memory.store import MAX_POSITION, Entry
 from autonomy_ctx.messages.clamp import clamp_text
 from autonomy_ctx.messages.fact import fact_line
 from autonomy_ctx.messages.token_estimate import estimate_tokens
-from autonomy_ctx.tools.tool import Tool, ToolRegistry
+from autonomy_ctx.tools.tool import Tool, tool
 from autonomy_ctx.validation import check_int
 
 MAX_FOUND = 50
@@ -40,7 +39,8 @@ MAX_FACTS_TOKENS = 4000
 DEFAULT = "default"
 
 
-async def _search_history(
+@tool
+async def search_history(
     query: str,
     memory: Memory,
     scope: str,
@@ -71,7 +71,8 @@ async def _search_history(
     return f"{found.text}\n`read_messages` shows more of what was said around a position."
 
 
-async def _read_messages(
+@tool
+async def read_messages(
     first: int,
     last: int,
     memory: Memory,
@@ -93,7 +94,8 @@ async def _read_messages(
     return _page_text(page, last, in_conversation)
 
 
-async def _expand_summary(first: int, last: int, memory: Memory, scope: str, conversation: str) -> str:
+@tool
+async def expand_summary(first: int, last: int, memory: Memory, scope: str, conversation: str) -> str:
     """Read the messages behind a part of the summary, word for word, a page at a time.
 
     Args:
@@ -109,7 +111,8 @@ async def _expand_summary(first: int, last: int, memory: Memory, scope: str, con
     return _page_text(await read_page(memory, scope, conversation, first, last), last, None)
 
 
-async def _list_facts(memory: Memory, scope: str, conversation: str, with_old: bool = False) -> str:
+@tool
+async def list_facts(memory: Memory, scope: str, conversation: str, with_old: bool = False) -> str:
     """List the facts of this conversation that hold, also those that the summary has no room for.
 
     Args:
@@ -133,14 +136,6 @@ def _page_text(page: Page, last: int, in_conversation: str | None) -> str:
     return f"{page.text}\nThere is more: read_messages({call})"
 
 
-search_history = Tool(_search_history, name="search_history")
-read_messages = Tool(_read_messages, name="read_messages")
-expand_summary = Tool(_expand_summary, name="expand_summary")
-list_facts = Tool(_list_facts, name="list_facts")
-for _tool in (search_history, read_messages, expand_summary, list_facts):
-    ToolRegistry.register(_tool)
-
-
 def recall_tools() -> list[Tool[..., Any]]:
     """`search_history`, `read_messages`, `expand_summary` and `list_facts`."""
     return [search_history, read_messages, expand_summary, list_facts]
@@ -153,7 +148,13 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
     session is a conversation. Without a session, the agent's current conversation is searched;
     `query_l4_memory` searches all.
     """
-    defaults = _MemoryAccess(memory, scope)
+
+    def find_session(injected: Memory | None, own_scope: str | None, *names: str | None) -> _Session:
+        found, found_scope = memory or injected, own_scope if scope is None else scope
+        if found is None:
+            raise TypeError("there is no memory to look into; make the tools with `memory_tools(memory)`")
+        first = next(name for name in (*names, DEFAULT) if name is not None)
+        return _Session(found, DEFAULT if found_scope is None else found_scope, first)
 
     async def query_l2_memory(
         limit: int = 10,
@@ -162,14 +163,14 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
         scope: str | None = None,
         conversation: str | None = None,
     ) -> Rows:
-        """What matters most in a conversation: pinned messages, then those with rules, decisions and facts.
+        """List the messages that matter most: pinned ones, then those with rules, decisions and facts.
 
         Args:
             limit: How many messages at most.
             session_id: Which conversation; leave it out for this one.
         """
-        access = defaults.with_injected(memory, scope)
-        return await _most_important(access, _session(session_id, conversation), _check_limit(limit))
+        session = find_session(memory, scope, session_id, conversation)
+        return await _most_important(session, _check_limit(limit))
 
     async def query_l3_memory(
         limit: int = 20,
@@ -184,12 +185,12 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many summaries at most, the newest.
             session_id: Which conversation; leave it out for this one.
         """
-        access, session = defaults.with_injected(memory, scope), _session(session_id, conversation)
+        session = find_session(memory, scope, session_id, conversation)
         newest = -_check_limit(limit)
-        state = await access.memory.summary(access.scope, session)
+        state = await session.memory.summary(*session[1:])
         return [
             {
-                "session_id": session,
+                "session_id": session.name,
                 "first": segment.first,
                 "last": segment.last,
                 "summary": clamp_text(segment.text, MAX_ROW_TOKENS, estimate_tokens),
@@ -211,43 +212,28 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many messages at most.
             session_id: Only this conversation; leave it out for all.
         """
-        access = defaults.with_injected(memory, scope)
-        found = await access.memory.search(
-            access.scope, query, conversation=session_id, limit=_check_limit(limit)
+        session = find_session(memory, scope)
+        found = await session.memory.search(
+            session.scope, query, conversation=session_id, limit=_check_limit(limit)
         )
         return [_row(one.conversation, Entry(one.position, one.message)) for one in found]
 
     return Tool(query_l2_memory), Tool(query_l3_memory), Tool(query_l4_memory)
 
 
-@dataclass(frozen=True, slots=True)
-class _MemoryAccess:
-    """Which memory and scope may be read; what was given when the tools were made goes first."""
+class _Session(NamedTuple):
+    """A conversation that may be read."""
 
-    memory_or_none: Memory | None
-    scope_or_none: str | None
-
-    def with_injected(self, memory: Memory | None, scope: str | None) -> _MemoryAccess:
-        return _MemoryAccess(
-            self.memory_or_none or memory, scope if self.scope_or_none is None else self.scope_or_none
-        )
-
-    @property
-    def memory(self) -> Memory:
-        if self.memory_or_none is None:
-            raise TypeError("there is no memory to look into; make the tools with `memory_tools(memory)`")
-        return self.memory_or_none
-
-    @property
-    def scope(self) -> str:
-        return DEFAULT if self.scope_or_none is None else self.scope_or_none
+    memory: Memory
+    scope: str
+    name: str
 
 
-async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Rows:
+async def _most_important(session: _Session, limit: int) -> Rows:
     """Pinned messages in order, then by weight; of equal ones the newest first."""
-    pins = (await access.memory.summary(access.scope, session)).pins[:limit]
+    pins = (await session.memory.summary(*session[1:])).pins[:limit]
     pinned = {pin.position for pin in pins}
-    window = await access.memory.read(access.scope, session, limit=RANKED_MESSAGES)
+    window = await session.memory.read(*session[1:], limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
     await prepare_tables()
     async for some in Chunks(window.entries, 10):
@@ -255,8 +241,8 @@ async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Ro
             if entry.position not in pinned and entry.message.text.strip():
                 weighed.append((score_message(entry.message), entry.position, entry))
     best = heapq.nlargest(limit - len(pins), weighed, key=lambda one: one[:2])
-    rows = [{**_row(session, Entry(pin.position, pin.message)), "pinned": True} for pin in pins]
-    return rows + [_row(session, entry) for _, _, entry in best]
+    rows = [{**_row(session.name, Entry(pin.position, pin.message)), "pinned": True} for pin in pins]
+    return rows + [_row(session.name, entry) for _, _, entry in best]
 
 
 def _row(session: str, entry: Entry) -> dict[str, Any]:
@@ -266,12 +252,6 @@ def _row(session: str, entry: Entry) -> dict[str, Any]:
         "role": entry.message.role.value,
         "content": clamp_text(entry.message.text, MAX_ROW_TOKENS, estimate_tokens),
     }
-
-
-def _session(session_id: str | None, conversation: str | None) -> str:
-    if session_id is not None:
-        return session_id
-    return DEFAULT if conversation is None else conversation
 
 
 def _check_limit(limit: int) -> int:

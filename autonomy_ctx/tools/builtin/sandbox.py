@@ -182,13 +182,9 @@ def _wait_for_changes(fd: int, name: str) -> None:
 
 
 def _check_name(fd: int, name: str) -> os.stat_result:
-    info = _stat(fd, name)
+    info = os.stat(name, dir_fd=fd, follow_symlinks=False)
     check_file(info, name)
     return info
-
-
-def _stat(fd: int, name: str) -> os.stat_result:
-    return os.stat(name, dir_fd=fd, follow_symlinks=False)
 
 
 def check_file(info: os.stat_result, name: str) -> None:

@@ -11,7 +11,11 @@ DELETE FROM @whole WHERE conversation_id @in(:ids)
 DELETE FROM @record WHERE conversation_id @in(:ids)
 
 -- name: delete_work
-DELETE FROM @work WHERE conversation_id @in(:ids)
+DELETE FROM @work WHERE conversation_id @in(:ids) AND substr(refused, 1, 6) <> 'batch '
+
+-- name: drop_batches
+-- A row with a batch of a provider stays until that is dropped, which is due now.
+UPDATE @work SET due = 0 WHERE conversation_id @in(:ids)
 
 -- name: delete_ranges
 DELETE FROM @shared_range WHERE conversation_id @in(:ids) OR source_id @in(:ids)

@@ -1,16 +1,14 @@
 -- name: select_holding
-SELECT {columns} FROM @fact f {sqlite: INDEXED BY fact_in_force}
-WHERE f.conversation_id = :id AND f.ended_by IS NULL AND {is_fact} ORDER BY f.number
+-- As one text: with each row that SQLite steps to, a thread may have to wait for the interpreter lock.
+SELECT {json_rows}(held.number, held.source, held.text)){postgres: ::text} FROM (
+    SELECT f.number, f.source, f.text FROM @fact f {sqlite: INDEXED BY fact_in_force}
+    WHERE f.conversation_id = :id AND f.ended_by IS NULL AND {is_fact} ORDER BY f.number
+) held
 
 -- name: select_all
 SELECT {columns}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, FALSE) END
 FROM @fact f LEFT JOIN @fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
 WHERE f.conversation_id = :id AND {is_fact} ORDER BY f.number
-
--- name: select_ended
-SELECT {columns}, NOT coalesce(e.is_done, FALSE)
-FROM @fact f LEFT JOIN @fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
-WHERE f.conversation_id = :id AND {is_fact} AND f.ended_by IS NOT NULL ORDER BY f.number
 
 -- name: select_ended_last
 SELECT f.number, f.text, e.number, e.text, e.position, e.is_done, e.source
@@ -23,9 +21,6 @@ SELECT c.conversation, {columns} FROM @conversation c
 WHERE c.agent = :agent AND c.scope = :scope
   AND {sqlite: f.in_profile = 1}{postgres: f.in_profile} AND f.ended_by IS NULL AND {is_fact}
 ORDER BY f.created, c.id, f.number
-
--- name: select_rows
-SELECT {columns}, f.ended_by FROM @fact f WHERE f.conversation_id = :id ORDER BY f.number
 
 -- name: select_forkable
 -- Those that hold at a position or might, the ones they stand for, and the ones that ended them after it.
@@ -74,3 +69,6 @@ SELECT last_fact FROM @conversation WHERE id = :id
 
 -- name: update_last
 UPDATE @conversation SET last_fact = :last WHERE id = :id
+
+-- name: insert
+INSERT INTO @fact (conversation_id, {names}) VALUES (:id, {values})

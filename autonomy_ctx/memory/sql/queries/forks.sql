@@ -41,3 +41,6 @@ VALUES (:id, :at, :folding)}
 SELECT coalesce(max(r.last), 0) FROM @conversation c
 JOIN @shared_range r ON r.conversation_id = c.id OR r.source_id = c.id
 WHERE @key(c) AND r.source_id <> r.conversation_id
+
+-- name: insert_range
+INSERT INTO @shared_range (conversation_id, source_id, first, last) VALUES (:id, :source, :first, :last)

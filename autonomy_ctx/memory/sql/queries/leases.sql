@@ -5,7 +5,9 @@ SELECT c.id FROM @conversation c WHERE @key(c) AND c.count > 0 {postgres: FOR UP
 -- Another task is another configuration: what went wrong under the old one says nothing about it.
 INSERT INTO @work AS w (conversation_id, task, due) VALUES (:id, :task, @lease_now())
 ON CONFLICT (conversation_id) DO UPDATE
-SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
+SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0,
+    -- The batch of a provider is still to be read or dropped.
+    refused = CASE WHEN substr(w.refused, 1, 6) = 'batch ' THEN w.refused ELSE '' END
 WHERE w.task <> excluded.task
 
 -- name: select_work

@@ -15,6 +15,9 @@ FROM @record WHERE conversation_id = :id AND kind = :kind AND name = :name
 UPDATE @record SET at = @now(), {sqlite: size = :size,} derived = :derived, body = :body
 WHERE number = :number
 
+-- name: lock_in_order
+SELECT id FROM @conversation WHERE id @in(:ids) ORDER BY id {postgres: FOR KEY SHARE}
+
 -- name: lock_quoted
 -- No deletion can have this lock at the same time: it has happened by now, or it sees what is put here.
 SELECT c.id, c.generation FROM @conversation c WHERE @key(c) {postgres: FOR KEY SHARE}
@@ -55,3 +58,11 @@ RETURNING number, {own_name}
 DELETE FROM @record WHERE conversation_id = :id AND kind = :kind AND (:before::float8 IS NULL OR at < :before)
     AND name @in(:names)
 RETURNING number, {own_name}
+
+-- name: insert
+INSERT INTO @record (conversation_id, kind, name, {postgres: long_name,} at, derived, {sqlite: size,} body)
+VALUES (:id, :kind, :name, {postgres: :long_name,} coalesce(:at::float8, @now()), :derived, {sqlite: :size,} :body)
+RETURNING number
+
+-- name: insert_ref
+INSERT INTO @record_ref (conversation_id, position, number) VALUES (:conversation_id, :position, :number)

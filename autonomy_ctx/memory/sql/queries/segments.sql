@@ -5,9 +5,6 @@ SELECT {columns} FROM @segment WHERE conversation_id = :id AND replaced_by IS NU
 -- The segments that others stand for.
 SELECT {columns}, replaced_by FROM @segment WHERE conversation_id = :id AND replaced_by @in(:numbers)
 
--- name: select_all
-SELECT {columns}, replaced_by, rest_of FROM @segment WHERE conversation_id = :id ORDER BY number
-
 -- name: select_restorable
 -- Neither in force nor taken back, but what stood for them is gone.
 SELECT {columns} FROM @segment s
@@ -26,9 +23,6 @@ UPDATE @segment SET replaced_by = NULL WHERE conversation_id = :id AND replaced_
 -- name: replace
 UPDATE @segment SET replaced_by = :by WHERE number @in(:numbers)
 
--- name: link
-UPDATE @segment SET replaced_by = :replaced_by, rest_of = :rest_of WHERE number = :number
-
 -- name: delete_rests
 DELETE FROM @segment WHERE conversation_id = :id AND rest_of = :number
 
@@ -39,4 +33,8 @@ DELETE FROM @segment WHERE conversation_id = :id AND last >= :first
 SELECT count(*) FROM @segment WHERE conversation_id = :id AND replaced_by IS NULL
 
 -- name: delete_work
-DELETE FROM @work WHERE conversation_id = :id
+DELETE FROM @work WHERE conversation_id = :id AND substr(refused, 1, 6) <> 'batch '
+
+-- name: insert
+INSERT INTO @segment (conversation_id, rest_of, created, {names})
+VALUES (:id, :rest_of, coalesce(:created::float8, @now()), {values}) RETURNING number

@@ -15,17 +15,44 @@ FROM @conversation c JOIN @message m ON m.conversation_id = c.id
 LEFT JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
 WHERE @key(c) AND m.position > :after AND m.position <= :last ORDER BY m.position LIMIT :limit
 
--- name: select_ranges
+-- name: shared_range
 SELECT s.agent, s.scope, s.conversation, r.first, r.last FROM @shared_range r
 JOIN @conversation s ON s.id = r.source_id WHERE r.conversation_id = :id ORDER BY r.first
 
--- name: select_pins
+-- name: segment
+SELECT {segment} FROM @segment WHERE conversation_id = :id ORDER BY number
+
+-- name: fact
+SELECT {fact} FROM @fact WHERE conversation_id = :id ORDER BY number
+
+-- name: pin
 SELECT position, pinned_at, source FROM @pin WHERE conversation_id = :id ORDER BY position
 
--- name: select_records
-SELECT kind, {record_name}, at, derived, body, EXISTS (SELECT 1 FROM @record_ref f WHERE f.number = r.number),
-    number
+-- name: record
+SELECT number, kind, {record_name}, at, derived, body,
+    EXISTS (SELECT 1 FROM @record_ref f WHERE f.number = r.number)
 FROM @record r WHERE conversation_id = :id ORDER BY number
+
+-- name: link
+UPDATE @segment SET replaced_by = :replaced_by, rest_of = :rest_of WHERE number = :number
+
+-- name: insert_message
+INSERT INTO @message
+    (conversation_id, position, id, {postgres: long_id,} created, is_user, tokens, counter, size, body)
+VALUES (:conversation_id, :position, :id, {postgres: :long_id,} :created, :is_user, :tokens, :counter, :size,
+    :body)
+
+-- name: insert_whole
+INSERT INTO @whole (conversation_id, position, body) VALUES (:conversation_id, :position, :whole)
+
+-- name: insert_segment
+INSERT INTO @segment (conversation_id, {new_segment}) VALUES (:id, {new_segment_values}) RETURNING number
+
+-- name: insert_fact
+INSERT INTO @fact (conversation_id, {fact}) VALUES (:id, {fact_values})
+
+-- name: insert_pin
+INSERT INTO @pin (conversation_id, position, pinned_at, source) VALUES (:id, :position, :pinned_at, :source)
 
 -- name: move_head
 -- Positions that it had before its messages were deleted are used again: what was read of it is void.
@@ -41,19 +68,19 @@ WHERE id = :id
 {postgres: UPDATE autonomy_ctx.search_progress SET indexed = :first - 1
 WHERE conversation_id = :id AND indexed >= :first}
 
--- name: delete_segments
+-- name: delete_segment
 DELETE FROM @segment WHERE conversation_id = :id
 
--- name: delete_facts
+-- name: delete_fact
 DELETE FROM @fact WHERE conversation_id = :id
 
--- name: delete_pins
+-- name: delete_pin
 DELETE FROM @pin WHERE conversation_id = :id
 
--- name: delete_records
+-- name: delete_record
 DELETE FROM @record WHERE conversation_id = :id
 
--- name: delete_ranges
+-- name: delete_shared_range
 DELETE FROM @shared_range WHERE conversation_id = :id
 
 -- name: update_conversation

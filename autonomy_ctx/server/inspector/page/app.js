@@ -16,15 +16,15 @@ const THEMES = ["system", "light", "dark"];
 const THEME_NAME = "autonomy-ctx-inspector-theme";
 const VIEWS = { conversation: conversationView, turn: turnView, diff: diffView, search: searchView };
 const KEYS = [
-  [["j", "k"], "the next and the one before, in any list"],
-  [["Enter"], "open it"],
-  [["\u2190", "\u2192"], "the turn before and after"],
-  [["d"], "compare a turn with the one before"],
-  [["+", "\u2212"], "see less and more of a timeline"],
+  [["j", "k"], "next or previous item of a list"],
+  [["Enter"], "open the item"],
+  [["\u2190", "\u2192"], "previous or next turn"],
+  [["d"], "compare a turn with the previous turn"],
+  [["+", "\u2212"], "zoom the timeline in or out"],
   [["/"], "search"],
-  [["t"], "light, dark, or as the system is"],
+  [["t"], "switch between light, dark and system colours"],
   [["Esc"], "back"],
-  [["?"], "these keys"],
+  [["?"], "show these keys"],
 ];
 
 class App {
@@ -50,7 +50,7 @@ class App {
       "header",
       { class: "top" },
       h("button", { class: "button plain square only-phone", type: "button", "aria-label": "Conversations", onclick: () => this.frame.classList.toggle("listing") }, icon("menu")),
-      link("#/", { class: "brand", "aria-label": "Inspector, start" }, h("i", { class: "sign", "aria-hidden": "true" }, h("i"), h("i"), h("i")), h("b", {}, "autonomy_ctx"), h("span", {}, "inspector")),
+      link("#/", { class: "brand", "aria-label": "Inspector, home" }, h("i", { class: "sign", "aria-hidden": "true" }, h("i"), h("i"), h("i")), h("b", {}, "autonomy_ctx"), h("span", {}, "inspector")),
       search,
       this.live,
       this.themeButton,
@@ -128,7 +128,7 @@ class App {
       return;
     }
     this.frame.classList.toggle("listing", newest !== null);
-    const text = newest ? "Choose a conversation." : "There are no conversations yet. An agent that writes to this memory shows up here.";
+    const text = newest ? "Choose a conversation." : "There are no conversations yet. Conversations of agents that use this memory appear here.";
     this.put({ title: "Conversations", element: h("p", { class: "empty" }, text) });
   }
 
@@ -234,7 +234,7 @@ class App {
     this.theme = THEMES.includes(theme) ? theme : "system";
     if (this.theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = this.theme;
-    const label = { system: "Colours as the system has them", light: "Light colours", dark: "Dark colours" }[this.theme];
+    const label = { system: "System colours", light: "Light colours", dark: "Dark colours" }[this.theme];
     this.themeButton.setAttribute("aria-label", label);
     this.themeButton.setAttribute("title", label);
     replace(this.themeButton, icon({ system: "system", light: "sun", dark: "moon" }[this.theme]));

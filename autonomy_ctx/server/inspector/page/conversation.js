@@ -66,7 +66,7 @@ export async function conversationView(app, parameters) {
 
   const showHead = () => {
     replace(head, ...heading(app, key, report));
-    const sizes = { turns: report.turns.length, messages: report.messages, summary: report.segments.length, facts: report.facts.filter((one) => one.state === "holds").length, pins: report.pins.length };
+    const sizes = { turns: report.turns.at(-1)?.number ?? report.turns.length, messages: report.messages, summary: report.segments.length, facts: report.facts.filter((one) => one.state === "holds").length, pins: report.pins.length };
     replace(
       tabs,
       names.map((name) => link(here({ tab: name }), { "aria-current": name === tab ? "page" : null }, capital(name), " ", h("span", {}, count(sizes[name])))),
@@ -134,15 +134,15 @@ function heading(app, key, report) {
   const holds = report.facts.filter((one) => one.state === "holds").length;
   const bounds = report.ceiling === null ? (report.covered ? "after the summary" : null) : `floor ${report.floor}, ceiling ${report.ceiling}`;
   return [
-    h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("span", {}, plain(key.agent || "no agent")), "/", h("span", {}, plain(key.scope))),
+    h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, h("span", {}, plain(key.agent || "no agent")), "/", h("span", {}, plain(key.scope))),
     h("div", { class: "heading" }, h("h1", {}, plain(key.conversation)), app.canWrite && writeButtons(app, key, report)),
     h(
       "dl",
       { class: "figures" },
-      figure("Messages", count(report.messages), report.messages < report.head ? `${counted(report.head - report.messages, "deleted one")}` : null),
+      figure("Messages", count(report.messages), report.messages < report.head ? `${count(report.head - report.messages)} deleted` : null),
       figure("In the window", count(report.window), bounds),
       report.segments.length ? figure("Summary", count(report.summary_tokens), `tokens in ${counted(report.segments.length, "segment")}`) : figure("Summary", "none"),
-      figure("Facts", count(holds), "hold"),
+      figure("Facts", count(holds), "current"),
       report.turns_cost !== null && figure("Cost", money(report.turns_cost), "of the recorded turns"),
       report.summaries_cost !== null && figure("Cost of summaries", money(report.summaries_cost), "by list prices"),
       figure("Last message", h("span", { class: "model" }, moment(report.last_at))),
@@ -153,9 +153,9 @@ function heading(app, key, report) {
 
 /** What a reader should know first: a summary that fails, or that a digest stands in for. */
 function notice(report) {
-  const digest = report.segments.some((one) => one.is_digest) ? "A digest stands in for part of the summary until a model has written it." : "";
+  const digest = report.segments.some((one) => one.is_digest) ? "Part of the summary is a digest. A summary by the model will replace it." : "";
   if (isFailing(report)) {
-    const next = report.work.is_running ? "It is being tried now." : report.work.due_at ? ["The next try is due ", moment(report.work.due_at), "."] : "";
+    const next = report.work.is_running ? "A new attempt is running." : report.work.due_at ? ["The next attempt is due ", moment(report.work.due_at), "."] : "";
     return h("p", { class: "notice bad" }, icon("warning"), h("span", {}, `${describeFailure(report.work)}. `, next, ` ${digest}`));
   }
   return digest && h("p", { class: "notice warn" }, icon("warning"), digest);
@@ -173,7 +173,7 @@ function writeButtons(app, key, report) {
     "div",
     { class: "row wrap" },
     button("Undo turn", "undo", "", () => undo("turn", "Delete the messages of the last turn? This cannot be undone.")),
-    report.segments.length > 0 && button("Undo summary", "undo", "", () => undo("summary", "Take back the newest segment of the summary?")),
+    report.segments.length > 0 && button("Undo summary", "undo", "", () => undo("summary", "Undo the newest segment of the summary?")),
     button("Delete", "trash", "danger", () => app.change("DELETE", "conversation", key, { question: last, then: "#/" })),
   );
 }
@@ -182,27 +182,67 @@ function empty(text) {
   return h("div", { class: "card" }, h("p", { class: "empty" }, text));
 }
 
-function turnsTab({ key, report }) {
-  if (!report.turns.length) return { element: empty("No turn of an agent is recorded here. Agents record their newest 20 turns.") };
+/** Orders of the list of turns, the first one at its end. */
+const TURN_ORDERS = {
+  "newest first": () => 0,
+  "most tokens first": (one, other) => one.tokens - other.tokens,
+  "highest cost first": (one, other) => (one.cost ?? 0) - (other.cost ?? 0),
+};
+
+function turnsTab({ app, key, report }) {
+  if (!report.turns.length) return { element: empty("No turn of an agent is recorded here. Agents record their turns.") };
   const most = Math.max(...report.turns.map((turn) => turn.tokens));
   const tints = tintsOf([...new Set(report.turns.flatMap((turn) => turn.sections.map((section) => section.name)))]);
-  const rows = [...report.turns].reverse().map((turn) => {
+  let shown = report.turns;
+  const list = h("ol", { class: "list turns" });
+  const order = h("select", { class: "button", "aria-label": "Order of the turns", onchange: draw }, Object.keys(TURN_ORDERS).map((name) => h("option", { value: name }, name)));
+  draw();
+
+  function draw() {
+    replace(list, turnRows(key, [...shown].sort(TURN_ORDERS[order.value]), most, tints));
+  }
+
+  const newest = report.turns.at(-1).number;
+  const jump = jumpForm("Go to turn", () => newest, (turn) => (location.hash = address("turn", { ...key, turn })));
+  let first = report.turns[0].number;
+  const more = h("button", { class: "button", type: "button", onclick: showOlder }, "Older turns");
+  more.hidden = first === null || first < 2;
+
+  async function showOlder() {
+    try {
+      const { turns } = await app.source.get("turns", { ...key, before: first, limit: PAGE });
+      shown = [...turns, ...shown];
+      draw();
+      first = turns[0]?.number ?? null;
+      more.hidden = first === null || first < 2;
+    } catch (error) {
+      app.notify(error.message);
+    }
+  }
+
+  const title = h("h2", {}, newest === null ? "Turns" : counted(newest, "turn"));
+  return { element: h("div", { class: "card" }, h("header", {}, title, order, newest !== null && jump), list, h("div", { class: "body" }, more)) };
+}
+
+function turnRows(key, turns, most, tints) {
+  return [...turns].reverse().map((turn) => {
     const usage = turn.usage;
     const share = usage && usage.input_tokens ? usage.cached_tokens / usage.input_tokens : null;
     return h(
       "li",
       {},
       link(
-        address("turn", { ...key, turn: turn.id }),
+        address("turn", { ...key, turn: turn.number ?? turn.id }),
         { class: "open" },
-        h("span", { class: "number quiet wide" }, turn.position === null ? "" : `#${count(turn.position)}`),
+        h("span", { class: "number quiet wide" }, turn.number === null ? "" : count(turn.number)),
         h(
           "span",
           { class: "ellipsis said" },
           turn.end_reasons.length > 0 && h("span", { class: "tag warn", title: `A new epoch began: ${turn.end_reasons.join(", ")}` }, turn.end_reasons.join(", ")),
+          turn.has_failed && h("span", { class: "tag bad" }, "failed"),
           visible(turn.text || "without a message"),
         ),
-        h("span", { class: "number quiet wide", title: "The requests of one epoch begin alike" }, turn.epoch === null ? "" : `epoch ${turn.epoch}`),
+        h("span", { class: "number quiet wide", title: "The requests of one epoch share a prefix" }, turn.epoch === null ? "" : `epoch ${turn.epoch}`),
         h("span", { class: "turn-bar" }, turnBar(turn, most, tints)),
         h("span", { class: "number" }, counted(turn.tokens, "token")),
         h("span", { class: "number wide quiet" }, turn.cost === null ? (share ? `${percent(share)} cached` : "") : money(turn.cost)),
@@ -210,7 +250,17 @@ function turnsTab({ key, report }) {
       ),
     );
   });
-  return { element: h("div", { class: "card" }, h("ol", { class: "list turns" }, rows)) };
+}
+
+function jumpForm(label, most, go) {
+  const id = label.toLowerCase().replaceAll(" ", "-");
+  const form = h("form", { class: "jump" }, h("label", { for: id }, label), h("input", { id, inputmode: "numeric", autocomplete: "off", placeholder: `1 to ${count(most())}` }));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const wanted = Number(form.querySelector("input").value.replaceAll(/[,.\s]/g, ""));
+    if (wanted >= 1 && wanted <= most()) go(Math.round(wanted));
+  });
+  return form;
 }
 
 function turnBar(turn, most, tints) {
@@ -325,12 +375,7 @@ function messagesTab({ app, key, report, position, here }) {
     else if (!open.has(at)) list.setHeight(at - 1, null);
   }
 
-  const jump = h("form", { class: "jump" }, h("label", { for: "jump" }, "Go to message"), h("input", { id: "jump", inputmode: "numeric", autocomplete: "off", placeholder: `1 to ${count(head)}` }));
-  jump.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const wanted = Number(jump.querySelector("input").value.replaceAll(/[,.\s]/g, ""));
-    if (wanted >= 1 && wanted <= head) list.reveal(Math.round(wanted) - 1, { focus: true });
-  });
+  const jump = jumpForm("Go to message", () => head, (wanted) => list.reveal(wanted - 1, { focus: true }));
   const newest = h("button", { class: "button", type: "button", onclick: () => list.reveal(head - 1, { focus: true }) }, icon("down"), "Newest");
   const element = h(
     "div",
@@ -395,7 +440,7 @@ function summaryTab({ app, key, report }) {
 }
 
 function factsTab({ app, key, report }) {
-  if (!report.facts.length) return { element: h("div", {}, app.canWrite && factForm(app, key), empty("No facts are known.")) };
+  if (!report.facts.length) return { element: h("div", {}, app.canWrite && factForm(app, key), empty("There are no facts yet.")) };
   const order = { holds: 0, replaced: 1, done: 1 };
   const facts = [...report.facts].sort((one, other) => order[one.state] - order[other.state] || other.position - one.position);
   const items = facts.map((fact) => {
@@ -425,19 +470,19 @@ function factsTab({ app, key, report }) {
 function factActions(app, key, fact) {
   const values = { ...key, fact_id: fact.id };
   const edit = () => {
-    const text = prompt("What holds instead?", fact.text);
+    const text = prompt("The new text of this fact:", fact.text);
     if (text?.trim() && text.trim() !== fact.text) app.change("POST", "facts", { ...values, action: "replace", text: text.trim() });
   };
   return [
     fact.state === "holds" && action("Replace", edit),
     fact.state === "holds" && action("Done", () => app.change("POST", "facts", { ...values, action: "done" })),
-    action("Forget", () => app.change("DELETE", "facts", values, { question: `Forget ${fact.id}, as if it had never been said?` })),
+    action("Forget", () => app.change("DELETE", "facts", values, { question: `Forget fact ${fact.id}? This cannot be undone.` })),
   ];
 }
 
 function factForm(app, key) {
   const kind = h("select", { "aria-label": "Kind of the fact" }, app.factKinds.map((one) => h("option", { value: one, selected: one === "value" }, one)));
-  const text = h("input", { "aria-label": "A fact that holds", placeholder: "A fact that holds", autocomplete: "off", maxlength: 400 });
+  const text = h("input", { "aria-label": "New fact", placeholder: "New fact", autocomplete: "off", maxlength: 400 });
   const form = h("form", { class: "pick add" }, kind, text, h("button", { class: "button", type: "submit" }, "Add"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -447,7 +492,7 @@ function factForm(app, key) {
 }
 
 function pinsTab({ app, key, report }) {
-  if (!report.pins.length) return { element: empty("Nothing is pinned.") };
+  if (!report.pins.length) return { element: empty("No message is pinned.") };
   const items = report.pins.map(({ message, pinned_at: pinnedAt, source }) =>
     h(
       "li",

@@ -11,7 +11,7 @@ const MAX_WORDS = 3000;
 
 export async function diffView({ source }, parameters) {
   const key = keyOf(parameters);
-  const turns = (await source.get("conversation", key)).turns;
+  const turns = (await source.get("conversation", key)).turns.filter((turn) => turn.has_context);
   const { first, second } = parameters;
   const diff = await source.get("diff", { ...key, before: first, after: second });
   const conversation = address("conversation", key);
@@ -23,8 +23,8 @@ export async function diffView({ source }, parameters) {
   const element = h(
     "article",
     {},
-    h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("span", {}, plain(key.agent || "no agent")), "/", h("span", {}, plain(key.scope)), "/", link(conversation, {}, plain(key.conversation))),
-    h("div", { class: "heading" }, h("h1", {}, "Two turns compared")),
+    h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, h("span", {}, plain(key.agent || "no agent")), "/", h("span", {}, plain(key.scope)), "/", link(conversation, {}, plain(key.conversation))),
+    h("div", { class: "heading" }, h("h1", {}, "Compare two turns")),
     h("div", { class: "pick" }, pick("From", first, (value) => go(value, second)), pick("to", second, (value) => go(first, value))),
     figures(diff),
     h(
@@ -39,7 +39,7 @@ export async function diffView({ source }, parameters) {
     if (turns[at] && turns[at - 1]) go(turns[at - 1].id, turns[at].id);
   };
   return {
-    title: `Two turns of ${plain(key.conversation)} compared`,
+    title: `Compare two turns of ${plain(key.conversation)}`,
     element,
     back: address("turn", { ...key, turn: second }),
     keys: { ArrowLeft: () => step(-1), ArrowRight: () => step(1) },
@@ -49,7 +49,7 @@ export async function diffView({ source }, parameters) {
 
 function turnLabel(turn) {
   const text = plain(turn.text).slice(0, 44);
-  return `${turn.position === null ? "" : `#${turn.position}  `}${text || turn.id}`;
+  return `${turn.number ?? ""}  ${text || turn.id}`;
 }
 
 function figures(diff) {
@@ -72,7 +72,7 @@ function changes(diff) {
     "section",
     { class: "card" },
     h("header", {}, h("h2", {}, "What changed")),
-    h("div", { class: "body" }, diff.changes.length ? h("ul", { class: "changes" }, diff.changes.map((line) => h("li", {}, visible(capital(line))))) : h("p", { class: "quiet" }, "Nothing.")),
+    h("div", { class: "body" }, diff.changes.length ? h("ul", { class: "changes" }, diff.changes.map((line) => h("li", {}, visible(capital(line))))) : h("p", { class: "quiet" }, "Nothing changed.")),
   );
 }
 
@@ -154,7 +154,7 @@ function tokenChange(message) {
 function sameEntry(messages) {
   const range = messages.filter((one) => one.position !== null).map((one) => one.position);
   const where = range.length > 1 ? `, messages ${count(range[0])} to ${count(range.at(-1))}` : "";
-  const body = h("div", {}, `${counted(messages.length, "message")} the same${where} `);
+  const body = h("div", {}, `${counted(messages.length, "message")} unchanged${where} `);
   const open = h("button", { class: "unfold", type: "button" }, "Show");
   open.addEventListener("click", () => {
     replace(body, messages.map((message) => h("div", {}, h("div", { class: "meta" }, h("b", {}, message.role), h("span", {}, humanName(message.section))), foldedText(message.text_after ?? ""))));

@@ -84,7 +84,7 @@ export function roleOf(message) {
 export function summaryBody(message, readOriginals) {
   const parts = message.segments.map((segment) => segmentBody(segment, readOriginals));
   if (message.facts) {
-    parts.push(h("div", { class: "segment-text" }, h("div", { class: "meta quiet" }, "What holds now"), h("div", { class: "text", dir: "auto" }, visible(message.facts.replace(/^\[What holds now\]\n/, "")))));
+    parts.push(h("div", { class: "segment-text" }, h("div", { class: "meta quiet" }, "Current facts"), h("div", { class: "text", dir: "auto" }, visible(message.facts.replace(/^\[What holds now\]\n/, "")))));
   }
   return parts;
 }

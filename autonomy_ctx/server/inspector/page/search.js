@@ -36,7 +36,7 @@ export async function searchView({ source }, parameters) {
     {},
     h("div", { class: "heading" }, h("h1", {}, `Search: ${plain(asked)}`)),
     h("p", { class: "quiet" }, parameters.scope === undefined ? counted(hits.length, "message") : `${counted(hits.length, "message")} of ${plain(parameters.scope)}`),
-    h("div", { class: "card" }, items.length ? h("ol", { class: "list results" }, items) : h("p", { class: "empty" }, "No message has these words.")),
+    h("div", { class: "card" }, items.length ? h("ol", { class: "list results" }, items) : h("p", { class: "empty" }, "No message matches these words.")),
   );
   return { title: `Search: ${plain(asked)}`, element, back: "#/", items: () => [...element.querySelectorAll("a.open")] };
 }

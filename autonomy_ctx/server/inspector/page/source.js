@@ -61,6 +61,13 @@ class ServerSource {
   }
 }
 
+/** A question as the file has it: its name and what was given, in the order of the names. */
+function questionOf(name, parameters) {
+  const known = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
+  const asked = known.map(([key, value]) => [key, String(value)]).sort(([one], [other]) => (one < other ? -1 : 1));
+  return JSON.stringify([name, asked]);
+}
+
 /** The values of a self-contained file: answers by the question, and messages by their positions. */
 class FileSource {
   constructor(data) {
@@ -75,17 +82,29 @@ class FileSource {
     if (name === "messages") return this.messages(parameters);
     if (name === "message") return this.message(parameters);
     if (name === "search") return this.search(parameters);
+    if (name === "turns") return this.turns(parameters);
+    if (name === "turn") parameters = { ...parameters, turn: this.idOf(parameters) };
     if (name === "timeline" && parameters.first) return this.timeline(parameters);
-    const known = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
-    const asked = known.map(([key, value]) => [key, String(value)]).sort(([one], [other]) => (one < other ? -1 : 1));
-    const answer = this.data.answers[JSON.stringify([name, asked])];
-    if (answer === undefined) throw new RequestFailed(404, "This file does not have that. The inspector itself does: run autonomy-ctx inspect.");
+    const answer = this.data.answers[questionOf(name, parameters)];
+    if (answer === undefined) throw new RequestFailed(404, "This file does not contain that. Run autonomy-ctx inspect to see it.");
     return answer;
+  }
+
+  /** The turns that the file lists, of those before a number the newest. */
+  async turns({ before, limit, ...key }) {
+    const { turns } = await this.get("conversation", key);
+    return { turns: turns.filter((one) => one.number !== null && one.number < before).slice(-limit) };
+  }
+
+  /** The id of a turn that was given by its number. */
+  idOf({ turn, agent, scope, conversation }) {
+    const report = this.data.answers[questionOf("conversation", { agent, scope, conversation })];
+    return report?.turns.find((one) => String(one.number) === String(turn))?.id ?? turn;
   }
 
   pageOf({ agent, scope, conversation }) {
     const page = this.data.messages.find((one) => one.agent === agent && one.scope === scope && one.conversation === conversation);
-    if (!page) throw new RequestFailed(404, "This file does not have the messages of that conversation.");
+    if (!page) throw new RequestFailed(404, "This file does not contain the messages of that conversation.");
     return page;
   }
 
@@ -112,7 +131,7 @@ class FileSource {
 
   message({ position, ...key }) {
     const found = this.pageOf(key).messages.find((one) => one.position === Number(position));
-    if (!found) throw new RequestFailed(404, `This file does not have message ${position}.`);
+    if (!found) throw new RequestFailed(404, `This file does not contain message ${position}.`);
     return found;
   }
 

@@ -189,7 +189,7 @@ export class TimelineChart {
     return top + rows.length * FACT_STEP + LANE_GAP - 6;
   }
 
-  /** Runs of turns whose requests begin alike; where one began, the reason why the one before ended. */
+  /** Series of turns whose requests share a prefix; where one began, the reason why the previous one ended. */
   drawEpochs(parts, top) {
     const { data } = this;
     const epochs = epochsOf(this.turns).filter((epoch) => epoch.last >= data.first && epoch.first <= data.last);
@@ -233,7 +233,7 @@ export class TimelineChart {
       parts.push(
         svg(
           "a",
-          { href: this.turnAddress(turn.id), "aria-label": `Turn at message ${turn.position}${turn.epoch === null ? "" : `, epoch ${turn.epoch}`}` },
+          { href: this.turnAddress(turn.number ?? turn.id), "aria-label": `Turn ${turn.number ?? ""} at message ${turn.position}${turn.epoch === null ? "" : `, epoch ${turn.epoch}`}` },
           svg("circle", { cx: x, cy: y, r: 10, fill: "transparent" }),
           svg("circle", { class: "turn", cx: x, cy: y, r: 4 }),
         ),
@@ -325,12 +325,12 @@ export class TimelineChart {
       { class: "legend" },
       data.segments.some((one) => one.state === "in force" && !one.is_digest) && entry("--section-2", "summary segment"),
       data.segments.some((one) => one.is_digest) && entry("--section-2", "digest", "hatched"),
-      data.segments.some((one) => one.state !== "in force") && entry("--section-2", "replaced", "faint"),
-      data.facts.some((one) => one.state === "holds") && entry("--section-4", "fact that holds"),
-      data.facts.some((one) => one.state !== "holds") && entry("--section-4", "fact that ended", "faint"),
-      isFailing(data) && data.last >= data.head && entry("--bad", "summary fails", "triangle"),
+      data.segments.some((one) => one.state !== "in force") && entry("--section-2", "former segment", "faint"),
+      data.facts.some((one) => one.state === "holds") && entry("--section-4", "current fact"),
+      data.facts.some((one) => one.state !== "holds") && entry("--section-4", "ended fact", "faint"),
+      isFailing(data) && data.last >= data.head && entry("--bad", "failed summary", "triangle"),
       data.pins.length > 0 && entry("--section-6", "pin", "diamond"),
-      this.turns.some((turn) => turn.epoch !== null) && entry("--section-5", "epoch: requests that begin alike"),
+      this.turns.some((turn) => turn.epoch !== null) && entry("--section-5", "epoch: requests with a shared prefix"),
       this.turns.length > 0 && entry("--accent", "recorded turn", "round"),
     );
   }
@@ -368,13 +368,13 @@ function epochsOf(turns) {
 }
 
 function describeEpoch(epoch) {
-  const ended = epoch.reasons.length ? `; the one before ended: ${epoch.reasons.join(", ")}` : "";
+  const ended = epoch.reasons.length ? `; the previous epoch ended: ${epoch.reasons.join(", ")}` : "";
   return `Epoch ${epoch.number}, ${counted(epoch.turns, "recorded turn")} from message ${count(epoch.first)} on${ended}`;
 }
 
 function describeSegment(segment) {
   const kind = segment.is_digest ? "Digest" : "Summary";
-  const state = segment.state === "in force" ? "" : `, ${segment.state}`;
+  const state = { "in force": "", "taken back": ", undone" }[segment.state] ?? `, ${segment.state}`;
   return `${kind} of messages ${count(segment.first)} to ${count(segment.last)}, level ${segment.level}, ${counted(segment.tokens ?? 0, "token")}${state}`;
 }
 

@@ -1,0 +1,1 @@
+"""An endpoint that speaks Anthropic's API."""
