@@ -1,4 +1,7 @@
-"""Run the figures: `python -m benchmarks`, or some of them by name: `python -m benchmarks append`."""
+"""Run the figures: `python -m benchmarks`, or some of them by name: `python -m benchmarks append`.
+
+Those on public conversations take the path of a checkout: `python -m benchmarks beam ~/BEAM`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ import anyio
 from benchmarks import (
     agents,
     append,
+    beam,
     branch,
     budget,
+    compactbench,
     compose,
+    consolidation,
     conversations,
     cost,
     digests,
@@ -27,26 +33,32 @@ from benchmarks import (
     folding,
     fork,
     gate,
+    gateway,
     imports,
     inspection,
     kept_facts,
     language,
     linear,
+    locomo,
     machines,
     postgres,
     postgres_size,
     prefix,
     processes,
+    profile,
     random_costs,
     recall,
+    recall_scale,
     replay,
     rolling,
+    room,
     search,
     small_budgets,
     summarized,
     thinking,
     tls,
     tokens,
+    tool_search,
     tracing,
     turn_cpu,
     turn_lease,
@@ -69,6 +81,9 @@ ALL = {
     "folding": folding.measure,
     "language": language.measure,
     "recall": recall.measure,
+    "consolidation": consolidation.measure,
+    "profile": profile.measure,
+    "recall_scale": recall_scale.measure,
     "vectors": vectors.measure,
     "replay": replay.measure,
     "turns": turns.measure,
@@ -83,6 +98,7 @@ ALL = {
     "cost": cost.measure,
     "random_costs": random_costs.measure,
     "rolling": rolling.measure,
+    "room": room.measure,
     "kept_facts": kept_facts.measure,
     "digests": digests.measure,
     "fact_costs": fact_costs.measure,
@@ -92,7 +108,9 @@ ALL = {
     "edits": edits.measure,
     "files": files.measure,
     "gate": gate.measure,
+    "gateway": gateway.measure,
     "tokens": tokens.measure,
+    "tool_search": tool_search.measure,
     "agents": agents.measure,
     "endpoint": endpoint.measure,
     "tls": tls.measure,
@@ -101,10 +119,18 @@ ALL = {
 }
 
 
+# On public data, which are not here: each takes the path of a checkout.
+PUBLIC = {"beam": beam.measure, "compactbench": compactbench.measure, "locomo": locomo.measure}
+
+
 async def main(names: list[str]) -> bool:
+    if names and names[0] in PUBLIC:
+        if len(names) != 2:
+            sys.exit(f"usage: python -m benchmarks {names[0]} PATH, where PATH is the folder of a checkout")
+        return show(names[0], await PUBLIC[names[0]](Path(names[1])))
     unknown = [name for name in names if name not in ALL]
     if unknown:
-        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(ALL)}")
+        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are {', '.join([*ALL, *PUBLIC])}")
     met = True
     for name in names or list(ALL):
         with tempfile.TemporaryDirectory() as folder:

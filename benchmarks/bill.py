@@ -12,8 +12,8 @@ from typing import Any
 from autonomy_ctx import Message
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.tokens import TokenCounter
-from autonomy_ctx.models.catalog import cache_rule
-from autonomy_ctx.testing.providers.cache import CachePosition, CacheUse, PromptCache, find_cost
+from autonomy_ctx.models.catalog import cache_rule, estimate_cost
+from autonomy_ctx.testing.providers.cache import CachePosition, CacheUse, PromptCache
 from benchmarks.provider import rendered
 
 KEY = "a conversation"
@@ -62,7 +62,7 @@ class Bill:
             self._cache.write(use)
         self.sent += use.total
         self.cached += use.cached
-        cost = find_cost(self.model, use, output)
+        cost = estimate_cost(use.to_usage(output), self.model)
         assert cost is not None
         return cost
 

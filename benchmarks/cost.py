@@ -3,14 +3,15 @@
 The conversations are a long one of 120 turns with 57 tool calls, and those of the four kinds of agents in
 "Choose numbers". Cache rules, tiers and prices are those of the server for tests; summaries are part of every
 bill. The oracle knows all later requests, and ends epochs where that is cheapest. 0.2.0 itself is not run: a
-floor of 10 and a ceiling of 20, which it had, stand in for it.
+floor of 10 and a ceiling of 20, which it had, stand in for it. Last comes our part of the time to the first
+token.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,18 +20,20 @@ from typing import Any, NamedTuple
 from autonomy_ctx import (
     ComposedContext,
     ContextTemplate,
+    ConversationHistorySection,
     Memory,
     Message,
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
 from autonomy_ctx.compaction.config import read_config
+from autonomy_ctx.compaction.snapshot import EXPIRY_SHARE
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.replay import RecordedConversation
 from autonomy_ctx.sections.section import ComposeParams, Composition
-from autonomy_ctx.sections.summarized import EXPIRY_SHARE
+from benchmarks import send_cpu
 from benchmarks.bill import COUNTER, Bill
 from benchmarks.kinds import make_kinds
 from benchmarks.oracle import Oracle, SummarySizes
@@ -92,6 +95,11 @@ class Run:
     model: str
     context_summary: Any
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    # Further arguments of its history section.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    # The facts at the end, and why epochs ended.
+    facts: set[str] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     # By the number of a segment: the tokens that it stands for, and those of the reply.
@@ -130,8 +138,13 @@ class Run:
         writer = FactWriter(self, asyncio.current_task())  # type: ignore[arg-type]
         writer.name, writer.context_window = self.model, find_context_window(self.model)  # type: ignore[attr-defined]
         config = read_config(self.context_summary, model=writer)
-        assert config is not None
-        section = SummarizedHistorySection.of(config, reader=writer, clock=lambda: self.now.timestamp())
+        section: Any
+        if config is None:
+            section = ConversationHistorySection(reader=writer, **self.options)
+        else:
+            clock = lambda: self.now.timestamp()  # noqa: E731
+            config = replace(config, **self.options)
+            section = SummarizedHistorySection.of(config, reader=writer, clock=clock)
         self.section = section
         memory = Memory(clock=lambda: self.now, token_counter=COUNTER)
         template = ContextTemplate(
@@ -146,8 +159,9 @@ class Run:
                 context = await template.compose(memory, SCOPE, CONVERSATION, params, previous=context)
                 self._send(context, request.answer)
                 last = self.now
-                await section.settled()
+                await template.settled()
                 self._note_segments((await memory.summary(SCOPE, CONVERSATION)).segments)
+            self.facts = {fact.text for fact in (await memory.summary(SCOPE, CONVERSATION)).facts}
             await self._append(memory, turn.rest)
         await template.close()
         await memory.close()
@@ -156,7 +170,7 @@ class Run:
     async def _wait(self, memory: Memory, until: datetime, last: datetime | None) -> None:
         """Let the time pass until the next request, as in a process that waits for it."""
         life = self.bill.life
-        if last is not None and (until - last).total_seconds() >= life:
+        if self.context_summary and last is not None and (until - last).total_seconds() >= life:
             self.now = last + timedelta(seconds=EXPIRY_SHARE * life)
             self.section.summarize_before_expiry(memory, SCOPE, CONVERSATION)
             await self.section.settled()
@@ -167,6 +181,8 @@ class Run:
             await memory.append(SCOPE, CONVERSATION, *messages)
 
     def _send(self, context: ComposedContext, answer: Message | None) -> None:
+        if context.end_reason is not None:
+            self.reasons.append(context.end_reason)
         rule = self.bill.rule
         self.bill.life = (rule.long_seconds if context.long_cache else None) or rule.seconds
         output = 0 if answer is None else COUNTER.count_uncalibrated(answer)
@@ -298,4 +314,5 @@ def _drop_last(ends: Sequence[int | None]) -> list[int | None]:
 
 async def measure(folder: Path) -> list[Figure]:
     found = await list_costs(make_talks(), MODELS)
-    return [figure for kind in zip(*(costs.figures() for costs in found), strict=True) for figure in kind]
+    figures = [figure for kind in zip(*(costs.figures() for costs in found), strict=True) for figure in kind]
+    return [*figures, *await send_cpu.measure(folder)]

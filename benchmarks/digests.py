@@ -1,4 +1,4 @@
-"""What digests hold: small talk, key identifiers, and lines that say less than their source.
+"""The content of digests: small talk, key identifiers, and lines that say less than their source.
 
 The conversations of `fact_corpus` run through the real pipeline without a model. Every line of the last
 summary is looked up in the messages that it quotes. Small talk is a line without an identifier that comes

@@ -283,10 +283,10 @@ def _make_proxy(provider: str) -> Any:
 
 
 def _make_endpoint(provider: str, folder: str) -> Any:
-    from autonomy_ctx.server import openai_app
+    from autonomy_ctx.server import endpoint_app
 
     memory = f"sqlite:///{Path(folder) / 'talks.db'}"
-    return openai_app(upstream=f"{provider}/v1", scope="bench", memory=memory)
+    return endpoint_app(upstream=f"{provider}/v1", scope="bench", memory=memory)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The cost of standing facts: the same conversations with facts and with `facts=False`, in one run."""
+"""The cost of current facts: the same conversations with facts and with `facts=False`, in one run."""
 
 from __future__ import annotations
 

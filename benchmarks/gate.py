@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.calls import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.schema import READY_SCHEMAS, SummarySchema
@@ -232,7 +232,7 @@ async def write(source: Source, bad: BadReply, schema: str | None = None, rule: 
     except UnfitSummary as error:
         return Outcome(None, bool(metrics.dump()["summaries_repaired"]), error.reason)
     repaired = bool(metrics.dump()["summaries_repaired"])
-    return Outcome(draft.text, repaired, is_doubtful=draft.is_doubtful)
+    return Outcome(draft.segment.text, repaired, is_doubtful=draft.is_doubtful)
 
 
 def good_replies(source: Source) -> Iterator[tuple[str, str]]:

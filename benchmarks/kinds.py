@@ -120,7 +120,7 @@ def _hold(
 
     for turn in range(turns):
         time += timedelta(hours=7) if pause_every and turn % pause_every == 0 else timedelta(seconds=seconds)
-        words = _choose_words(chance)
+        words = choose_words(chance)
         if turn % 6 == 1:
             asked = STATEMENTS[turn // 6 % len(STATEMENTS)]
         else:
@@ -134,12 +134,13 @@ def _hold(
                 yield at(
                     "assistant", None, tool_calls=[{"id": name, "type": "function", "function": function}]
                 )
-                lines = (result.format(**_choose_words(chance)) for _ in range(result_lines))
+                lines = (result.format(**choose_words(chance)) for _ in range(result_lines))
                 yield at("tool", "".join(lines), tool_call_id=name)
         yield at("assistant", chance.choice(SHORT_ANSWERS if is_short else ANSWERS).format(**words))
 
 
-def _choose_words(chance: Random) -> dict[str, Any]:
+def choose_words(chance: Random) -> dict[str, Any]:
+    """Names and numbers for the sentences above."""
     city, other = chance.sample(CITIES, 2)
     return {
         "city": city,

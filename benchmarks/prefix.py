@@ -1,4 +1,4 @@
-"""The share of each request that starts like the request before it, which a provider's cache can reuse."""
+"""The share of each request that starts like the previous request, which a provider's cache can reuse."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ CACHED, OUTPUT = 0.1, 5.0
 KEPT = 24
 _PASS_PHRASE = re.compile(r"The (pass phrase of customer C-\d{4} is zephyr-\d+)\.")
 _MARKED = re.compile(r"<message ([0-9a-f]{16})>\n(.*?)\n</message \1>", re.DOTALL)
-_RECORDS = re.compile(r"Make those of messages (\d+) to (\d+) one record")
-_RECORD = re.compile(r"\[Messages (\d+) to (\d+)[^\]\n]*\]\n(.*?)(?=\n\[Messages |\n<|\Z)", re.DOTALL)
 
 
 class Provider:
@@ -121,13 +119,6 @@ def named_stretch(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
         start = _beginning(told, marks[0], 0)
         end = len(told) - 1 if len(marks) == 1 else _beginning(told, marks[1], start)
         return [_block("\n\n".join(told[start : end + 1])), asked]
-    if records := _RECORDS.search(str(asked["content"])):
-        first, last = int(records[1]), int(records[2])
-        summary = "\n".join(told)
-        found = [
-            text for since, to, text in _RECORD.findall(summary) if first <= int(since) and int(to) <= last
-        ]
-        return [_block("\n\n".join(found)), asked]
     return []
 
 

@@ -1,7 +1,8 @@
 """The cost of random conversations with six models: those of `cost` were looked at when "auto" was written.
 
 Each conversation draws its own sizes: turns, tokens of questions, answers and tool results, calls for each
-turn, and pauses. The seeds are fixed, and no number of the library was chosen by them.
+turn, and pauses. The seeds are fixed, and no number of the library was chosen by them. The texts are plain
+sentences: random words state rules such as "never refund", which the next random words turn around.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ from typing import Any
 
 from autonomy_ctx.replay import RecordedConversation
 from benchmarks.cost import MODELS, list_costs
+from benchmarks.kinds import ANSWERS, choose_words
 from benchmarks.table import Figure
-from benchmarks.talk import said
 
 SEEDS = range(8)
 BEGIN = datetime(2026, 6, 1, 9, tzinfo=UTC)
+WORDS_OF_TOKEN = 0.7
+
+
+def write_text(number: int, tokens: int) -> str:
+    """The n-th text: plain sentences of about so many tokens, no two texts alike."""
+    chance, most, words = Random(number), max(int(tokens * WORDS_OF_TOKEN), 1), list[str]()
+    while len(words) < most:
+        words += chance.choice(ANSWERS).format(**choose_words(chance)).split()
+    return " ".join(words[:most])
 
 
 def make_talk(seed: int) -> RecordedConversation:
@@ -30,7 +40,7 @@ def make_talk(seed: int) -> RecordedConversation:
     def say(role: str, tokens: int, **more: Any) -> None:
         nonlocal at
         at += timedelta(seconds=draw.randint(1, 5))
-        text = said(len(messages), max(int(tokens * draw.uniform(0.5, 1.5)), 1))
+        text = write_text(len(messages), int(tokens * draw.uniform(0.5, 1.5)))
         messages.append({"role": role, "content": text, "created_at": at.isoformat(), **more})
 
     for _ in range(draw.randint(10, 120)):
@@ -42,7 +52,8 @@ def make_talk(seed: int) -> RecordedConversation:
             say("assistant", 5, tool_calls=[{"id": name, "type": "function", "function": function}])
             say("tool", found, tool_call_id=name)
         say("assistant", answered)
-    return RecordedConversation(messages, name=f"seed {seed}", instructions=said(0, draw.randint(50, 3_000)))
+    instructions = write_text(0, draw.randint(50, 3_000))
+    return RecordedConversation(messages, name=f"seed {seed}", instructions=instructions)
 
 
 async def measure(folder: Path) -> list[Figure]:

@@ -16,7 +16,6 @@ import numpy as np
 
 from autonomy_ctx import Memory
 from autonomy_ctx.memory.vector_matrix import pack_vectors
-from autonomy_ctx.memory.vectors import has_vectors
 from benchmarks.corpus import fill, spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
@@ -91,7 +90,6 @@ async def _measure_search(folder: Path) -> list[Figure]:
         await memory.search("ana", QUERY)
         first = time.perf_counter() - began
         store, floor = memory.store, Floor(size)
-        assert has_vectors(store)
         nearest = partial(store.nearest, "", "ana", vector, embedder=1, limit=LIMIT)
         times = await side_by_side(
             Side("ours", nearest),

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from autonomy_ctx.server import openai_app
+from autonomy_ctx.server import endpoint_app
 
 # An application has these in its database.
 TENANTS = {"Bearer key-of-acme": "acme", "Bearer key-of-zen": "zen"}
@@ -45,7 +45,7 @@ async def show() -> None:
     """Three clients: one sends everything each time, one only what is new, one takes back what it said."""
     model = Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])
     upstream = httpx.AsyncClient(transport=httpx.ASGITransport(app=model))
-    app = openai_app("http://model.example/v1", authenticate=authenticate, http_client=upstream)
+    app = endpoint_app("http://model.example/v1", authenticate=authenticate, http_client=upstream)
 
     async with app, upstream, httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
 
@@ -87,5 +87,5 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         anyio.run(show)
     else:
-        served = openai_app(sys.argv[1], scope="me", memory="sqlite:///conversations.db")
+        served = endpoint_app(sys.argv[1], scope="me", memory="sqlite:///conversations.db")
         uvicorn.run(served, host="127.0.0.1", port=int(sys.argv[2]) if len(sys.argv) > 2 else 8000)

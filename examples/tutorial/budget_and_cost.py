@@ -69,19 +69,20 @@ async def main() -> None:
         instructions=INSTRUCTIONS,
         tools=[count_free_bikes, book_bikes],
         model=Model("offline"),  # or Model("gpt-5-mini"), with OPENAI_API_KEY set
+        memory="sqlite:///pedal.db",
         context_summary={"floor": 4, "ceiling": 8},
-        limits={"context_tokens": 700, "output_tokens": 200},
+        limits={"context_tokens": 850, "output_tokens": 200},
         clock=StoppedClock(),  # only so that this prints the same every day
     )
     async with desk:
         address = "My invoices go to Rua das Flores 12."
-        await desk.send(address, scope="ben", message_id="invoices")
-        await desk.pin("invoices", scope="ben")
+        await desk.send(address, scope="ben", conversation="august", message_id="invoices")
+        await desk.pin("invoices", scope="ben", conversation="august")
         for turn, question in enumerate(QUESTIONS, start=2):
-            reply = await desk.send(question, scope="ben")
+            reply = await desk.send(question, scope="ben", conversation="august")
             tokens = reply.usage.input_tokens
             cents = 100 * (estimate_cost(reply.usage, PRICE) or 0)
-            context = await desk.explain(scope="ben")
+            context = await desk.explain(scope="ben", conversation="august")
             cut = [f"{one.messages} {one.what}" for one in context.cut]
             print(f"turn {turn:2}: {tokens} tokens", f"{cents:.3f} cents", *cut, sep=", ")
             await desk.settled()  # only so that this prints the same every time

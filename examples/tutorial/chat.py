@@ -28,7 +28,8 @@ QUESTIONS = (
 
 async def main() -> None:
     model = Model("offline")  # or Model("gpt-5"), with OPENAI_API_KEY set
-    async with Agent("desk", instructions=INSTRUCTIONS, model=model) as desk:
+    desk = Agent("desk", instructions=INSTRUCTIONS, model=model, memory="sqlite:///pedal.db")
+    async with desk:
         for question in QUESTIONS:
             reply = await desk.send(question, scope="ana", conversation="may")
             print(f"Ana:  {question}\nDesk: {reply}\n")

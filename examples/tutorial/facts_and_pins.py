@@ -68,23 +68,25 @@ async def main() -> None:
         instructions=INSTRUCTIONS,
         tools=[count_free_bikes, book_bikes],
         model=Model("offline"),  # or Model("gpt-5"), with OPENAI_API_KEY set
+        memory="sqlite:///pedal.db",
         context_summary={"floor": 4, "ceiling": 8},
     )
     async with desk:
         for remark in REMARKS:
-            await desk.send(remark, scope="ben")
-        await desk.send(SIGN, message_id="sign", scope="ben")
-        await desk.pin("sign", scope="ben")
-        facts = desk.facts(scope="ben")
+            await desk.send(remark, scope="ben", conversation="july")
+        await desk.send(SIGN, message_id="sign", scope="ben", conversation="july")
+        await desk.pin("sign", scope="ben", conversation="july")
+        facts = desk.facts(scope="ben", conversation="july")
         await facts.add("preference", "Ben prefers city bikes")
         for question in QUESTIONS:
-            reply = await desk.send(question, scope="ben")
+            reply = await desk.send(question, scope="ben", conversation="july")
             await desk.settled()  # only so that this prints the same every time
         print(f"Ben:  {question}\nDesk: {reply}\n")
 
-        context = await desk.explain(scope="ben")
-        origins = context.origins()[2:]  # without the instructions
-        print("in the context:", *(one.position or "summary" for one in origins))
+        context = await desk.explain(scope="ben", conversation="july")
+        sent = {origin.position for origin in context.origins()}
+        for position in (1, 3, 5, 7):
+            print(f"message {position}:", "sent" if position in sent else "in the summary")
         for fact in await facts.history():
             print(f"{fact.id} {fact.state}: {fact.kind}, {fact.text}")
 

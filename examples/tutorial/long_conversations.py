@@ -66,19 +66,21 @@ async def main() -> None:
         instructions=INSTRUCTIONS,
         tools=[count_free_bikes, book_bikes],
         model=Model("offline"),  # or Model("gpt-5"), with OPENAI_API_KEY set
+        memory="sqlite:///pedal.db",
         context_summary={"floor": 4, "ceiling": 8},
     )
     async with desk:
         for turn, question in enumerate(QUESTIONS, start=1):
-            reply = await desk.send(question, scope="ben")
-            stored = await desk.get_message_count(scope="ben")
-            context = await desk.explain(scope="ben")
+            reply = await desk.send(question, scope="ben", conversation="june")
+            stored = await desk.get_message_count(scope="ben", conversation="june")
+            context = await desk.explain(scope="ben", conversation="june")
             print(f"turn {turn:2}: {stored:2} stored, {len(context):2} sent")
             await desk.settled()  # only so that this prints the same every time
         print(f"\nBen:  {question}\nDesk: {reply}")
 
-        for segment in (await desk.summary(scope="ben")).segments:
-            print(f"\nmessages {segment.first} to {segment.last}:\n{segment.text}")
+        first, *others = (await desk.summary(scope="ben", conversation="june")).segments
+        print(f"\nThe summary of messages {first.first} to {first.last}:\n{first.text}")
+        print(f"{len(others)} segments follow.")
 
 
 if __name__ == "__main__":

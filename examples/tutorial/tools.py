@@ -67,6 +67,7 @@ async def main() -> None:
         instructions=INSTRUCTIONS,
         tools=[count_free_bikes, book_bikes],
         model=ScriptedModel(SCRIPT),  # or Model("gpt-5"), with OPENAI_API_KEY set
+        memory="sqlite:///pedal.db",
     )
     async with desk:
         for question in ("Are e-bikes free on Saturday?", "Four, please.", "Yes, three."):
