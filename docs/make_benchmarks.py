@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks.__main__ import ALL
+from benchmarks.__main__ import ALL, PUBLIC
 
 PAGE = Path(__file__).parent / "benchmarks.md"
 README = Path(__file__).parent.parent / "README.md"
@@ -31,7 +31,7 @@ COLUMNS = {
 
 def list_benchmarks() -> str:
     """The rows of the table."""
-    modules = {name: sys.modules[measure.__module__] for name, measure in ALL.items()}
+    modules = {name: sys.modules[measure.__module__] for name, measure in {**ALL, **PUBLIC}.items()}
     return "".join(
         f"| `{name}` | {(module.__doc__ or '').strip().splitlines()[0]} |\n"
         for name, module in modules.items()

@@ -20,6 +20,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx import AdditionalContextSection, Agent, Memory, create_default_template
+from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.inspection import (
     Timeline,
     TurnInfo,
@@ -36,7 +37,7 @@ sys.path.insert(0, str(FOLDER))
 import make_screenshots as trip  # noqa: E402
 
 WIDTH = 880
-FLOOR, CEILING = 10, 20
+FLOOR, CEILING = 10, 18
 STYLE = """
 svg { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
 .card { fill: #ffffff; stroke: #d0d7de }
@@ -119,8 +120,20 @@ class Run:
     timeline: Timeline
 
 
+class PatientModel(trip.StoryModel):
+    """Answers when no summary is being written, so that on any machine each covers the same messages."""
+
+    def __init__(self, history: Any) -> None:
+        super().__init__(trip.read_story())
+        self._history = history
+
+    async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> ModelReply:
+        await self._history.settled()
+        return await super().complete_chat(messages, **options)
+
+
 class SlowSummaries(trip.SummaryModel):
-    """Takes a minute for each summary, so that it is stored after the turn that made it due."""
+    """Takes a minute for each summary, so that it is later than the message that made it due."""
 
     def __init__(self, clock: StoppedClock) -> None:
         super().__init__(trip.read_story())
@@ -160,7 +173,7 @@ async def hold_conversation(path: Path) -> Run:
         Memory(f"sqlite:///{path}", clock=clock) as memory,
         Agent(
             "guide",
-            model=trip.StoryModel(story),
+            model=PatientModel(history),
             memory=memory,
             tools=tools,
             context_template=template,
@@ -179,7 +192,7 @@ async def hold_conversation(path: Path) -> Run:
 
 
 def draw_context(run: Run) -> Drawing:
-    """The context of one turn as a bar, and which part of it began as the turn before."""
+    """The context of one turn as a bar, and the prefix that it shares with the previous turn."""
     turn, parts = run.turn, list(context_parts(run))
     drawing = Drawing("The context of one turn", 150 + 26 * ((len(parts) + 1) // 2))
     total = sum(tokens for _, tokens in parts)
@@ -206,7 +219,7 @@ def draw_context(run: Run) -> Drawing:
     drawing.text(
         24,
         118,
-        f"{turn.cached_tokens} tokens begin as in the turn before: a provider's cache can reuse them",
+        f"{turn.cached_tokens} tokens are a shared prefix with the previous turn: a provider can cache them",
         "quiet",
     )
     return drawing
@@ -224,7 +237,7 @@ def context_parts(run: Run) -> Iterator[tuple[str, int]]:
 
 
 def draw_window(run: Run) -> Drawing:
-    """How many messages the model is shown word for word, over the whole conversation."""
+    """How many messages the model is shown verbatim, over the whole conversation."""
     timeline = run.timeline
     drawing = Drawing("The window between floor and ceiling", 330)
     left, right, bottom, top = 60, WIDTH - 90, 280, 64
@@ -254,7 +267,7 @@ def draw_window(run: Run) -> Drawing:
     drawing.text(
         WIDTH - 24,
         34,
-        "messages shown word for word, as the conversation grows",
+        "messages shown verbatim, as the conversation grows",
         "quiet",
         anchor="end",
     )
@@ -281,7 +294,7 @@ def draw_segments(run: Run) -> Drawing:
     for position in range(1, timeline.head + 1):
         kind = "box" if position <= covered else "c0"
         drawing.rect(x(position) + 0.5, top, x(position + 1) - x(position) - 1.5, 20, kind)
-    drawing.text(x(timeline.head + 1), top - 8, "window, word for word", "quiet", anchor="end")
+    drawing.text(x(timeline.head + 1), top - 8, "window, verbatim", "quiet", anchor="end")
     for name, row, y, kind in (
         ("replaced", rows[0], top + 34, "replaced"),
         ("segments", rows[1], top + 68, "box"),

@@ -219,7 +219,7 @@ def draw_cost(results: Results) -> Plot:
         plot,
         left=76,
         right=740,
-        x_title="ceiling: messages that make the next summary due",
+        x_title="ceiling: messages above which a summary is written",
         y_title="cost of the conversation, summaries included",
         ticks=[str(ceiling) for ceiling in CEILINGS],
         most=0.8,
@@ -248,7 +248,7 @@ def draw_bill(results: Results) -> Plot:
     price = results.support.price
     plot = Plot("Where the money goes", 380)
     note(plot, results.support)
-    names = ("read anew", "read from the cache", "answers", "summaries")
+    names = ("uncached input", "cached input", "answers", "summaries")
     bars = [(f"{FLOOR}/{ceiling}", results.run(ceiling=ceiling)) for ceiling in CEILINGS]
     bars.append(("whole history", results.support.whole))
     panel = Panel(

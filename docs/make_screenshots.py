@@ -264,11 +264,13 @@ class Picture(NamedTuple):
 
     address: str
     height: int = 830
+    width: int = 1280
 
 
 PLACE = urlencode({"agent": "guide", "scope": SCOPE, "conversation": CONVERSATION})
 PICTURES = {
     "inspector": Picture(f"#/conversation?{PLACE}"),
+    "inspector-phone": Picture(f"#/conversation?{PLACE}", width=390, height=844),
     "inspector-turn": Picture(f"#/turn?{PLACE}&turn=turn-61"),
     "inspector-diff": Picture(f"#/diff?{PLACE}&first=turn-59&second=turn-61", height=760),
 }
@@ -287,7 +289,7 @@ def take_pictures(page_file: Path, folder: Path, names: Sequence[str]) -> None:
         for name, scheme in product(names, ("light", "dark")):
             picture = PICTURES[name]
             context = browser.new_context(
-                viewport={"width": 1280, "height": picture.height},
+                viewport={"width": picture.width, "height": picture.height},
                 device_scale_factor=1.5,
                 color_scheme=cast("Any", scheme),
                 timezone_id="UTC",
