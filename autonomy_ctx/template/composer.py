@@ -175,7 +175,8 @@ class Composer:
             if found not in (EndReason.INSTRUCTIONS, EndReason.TOOLS):
                 break
         if reason is None and previous is not None:
-            return EndReason.DELETION
+            is_own = previous.state.composer == stored.composer
+            return EndReason.DELETION if is_own else EndReason.INSTRUCTIONS
         if reason is None and any(text.is_log and _has_replies(text.messages) for text in said):
             return EndReason.NOT_RECORDED
         return reason
@@ -340,7 +341,7 @@ class Composer:
         if self.stored is not None and began > 1:
             self.stored = await self.stored.with_last()
             number = max(number, self.stored.last_number)
-            if number and not self.stored.rows:
+            if self.stored.last_number and not self.stored.rows:
                 # There was a row, and only deleting what it refers to drops it.
                 reason = EndReason.DELETION
         head, shortened = _head_runs(slices, shown)

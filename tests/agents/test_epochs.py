@@ -264,6 +264,27 @@ async def test_a_removed_entry_of_a_profile_is_in_no_later_request(tmp_path: Pat
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_another_list_of_sections_is_not_taken_for_a_deletion(tmp_path: Path, restarts: bool) -> None:
+    extra: list[Any] = []
+
+    def sections(texts: Texts) -> list[Any]:
+        return [texts.rule, ConversationHistorySection(), *extra]
+
+    async with Talk(f"sqlite:///{tmp_path}/memory.db", sections, Texts()) as talk:
+        await talk.turn("one")
+        if restarts:
+            extra.append(ProfileSection())
+            await talk.open()
+        else:
+            assert talk.agent.context_template is not None
+            talk.agent.context_template.add_section(ProfileSection())
+        await talk.turn("two")
+        # Another process does not know which sections there were.
+        assert talk.ends() == [EndReason.NOT_RECORDED if restarts else EndReason.INSTRUCTIONS]
+
+
+@pytest.mark.anyio
 async def test_an_entry_that_is_removed_while_a_model_answers_is_not_stored(tmp_path: Path) -> None:
     def sections(texts: Texts) -> list[Any]:
         return [texts.rule, ProfileSection(), ConversationHistorySection()]
