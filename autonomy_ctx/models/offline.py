@@ -250,8 +250,11 @@ class OfflineModel:
         passages = [_Passage("User", text) for text in given]
         for at, message in enumerate(messages):
             if at != asked:
-                who = "Summary" if isinstance(message, Summary) else speaker_label(message, names)
-                passages += [_Passage(who, text) for text in _split_passages(visible_text(message))]
+                shown = visible_text(message)
+                # In the form of a provider, a summary is a record in a user message.
+                is_summary = isinstance(message, Summary) or shown.startswith("<summary ")
+                who = "Summary" if is_summary else speaker_label(message, names)
+                passages += [_Passage(who, text) for text in _split_passages(shown)]
         # The same question asked before is no answer to it, nor is what was quoted from this context before.
         texts = {question, *(f"- {one.who}: {one.text}" for one in passages)}
         passages = [one for one in dict.fromkeys(passages) if one.text not in texts]

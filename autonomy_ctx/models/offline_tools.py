@@ -60,7 +60,7 @@ class _Word(NamedTuple):
 def asks(text: str) -> bool:
     """Tell whether a text asks for something; else it states something."""
     text = text.strip()
-    if text.endswith(_QUESTION_MARKS):
+    if any(f"{mark} " in f"{text} " for mark in _QUESTION_MARKS):
         return True
     first = _first_word(text)
     return first in _REQUESTS or (first in _QUESTION_WORDS and not text.endswith(STOPS))

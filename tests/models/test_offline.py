@@ -18,6 +18,7 @@ from autonomy_ctx.formats.output_schema import find_problem, sample_value
 from autonomy_ctx.messages import Segment, Summary
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.transcript import transcript
+from autonomy_ctx.messages.wire import to_dict
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.offline import NO_ANSWER, NO_QUESTION, NOTED_REPLY, OfflineModel
 from autonomy_ctx.tokens import TokenCounter
@@ -68,7 +69,12 @@ async def test_a_fact_that_left_the_context_is_not_known() -> None:
 
 async def test_a_summary_in_the_context_is_read_like_anything_else() -> None:
     summary = Summary([Segment(text="- User: my dog is called Bello", first=1, last=9)])
-    assert "Summary: - User: my dog is called Bello" in await ask("What is my dog called?", [summary])
+    for shown in (summary, to_dict(summary)):
+        assert "- Summary: - User: my dog is called Bello" in await ask("What is my dog called?", [shown])
+
+
+async def test_a_question_before_a_statement_is_answered() -> None:
+    assert "Bello" in await ask("What is my dog called? My cat is called Minka.")
 
 
 @pytest.mark.parametrize(
