@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
@@ -36,7 +37,9 @@ HISTORY = [
 ]
 
 
-async def ask(question: str, history: list[Message] | None = None, **options: Any) -> str:
+async def ask(
+    question: str, history: Sequence[Message | dict[str, Any]] | None = None, **options: Any
+) -> str:
     messages = [*(HISTORY if history is None else history), Message("user", question)]
     return str(await Model("offline").complete_chat(messages, **options))
 
