@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -377,12 +378,14 @@ async def test_a_streamed_turn_belongs_to_its_reader_and_says_when_the_first_pie
     tracer = trace.get_tracer_provider().get_tracer("a program")
     agent = Agent("helper", instructions="Help.", model=Model("offline"), memory=memory)
     requests = []
+    began = time.perf_counter()
     for number in range(2):
         # The second one finds a background that the first one's task began.
         with tracer.start_as_current_span(f"request {number}"):
             async for _ in agent.stream("Is the ferry running?", **WHERE):
                 pass
         requests.append(traces.one(f"request {number}"))
+    took = time.perf_counter() - began
     for request, turn, asked in zip(
         requests, traces.named("invoke_agent helper"), traces.named("chat offline"), strict=True
     ):
@@ -391,10 +394,8 @@ async def test_a_streamed_turn_belongs_to_its_reader_and_says_when_the_first_pie
         found = attributes(asked)
         assert found["gen_ai.request.stream"] is True
         assert found["gen_ai.provider.name"] == "offline"
-        assert asked.start_time is not None
-        assert asked.end_time is not None
-        took = (asked.end_time - asked.start_time) / 1e9
-        assert 0 < found["gen_ai.response.time_to_first_chunk"] <= took + 0.001
+        # Spans have the times of another clock, which may be set meanwhile.
+        assert 0 < found["gen_ai.response.time_to_first_chunk"] < took
     [point] = traces.points("gen_ai.client.operation.time_to_first_chunk")
     assert point.count == 2
     await agent.close()
