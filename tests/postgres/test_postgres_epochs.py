@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import psycopg
 from agents.epoch_talk import ACTIONS, KINDS, check_requests, run_actions
 from hypothesis import given, settings
 from postgres_server import Databases
@@ -34,10 +35,47 @@ def test_entries_of_a_profile_are_removed_while_turns_show_them(databases: Datab
     name = databases.create()
     try:
         stored = anyio.run(_remove_beside_turns, databases.url_of(name))
+        assert count_deadlocks(databases.url_of(name)) == 0
     finally:
         databases.drop(name)
     assert any(stored.values()), "nothing of any turn was stored"
     assert [place for place, text in stored.items() if "secret" in text] == []
+
+
+def test_a_record_quotes_a_profile_while_somebody_changes_it(databases: Databases) -> None:
+    name = databases.create()
+    try:
+        assert anyio.run(_quote_beside_a_change, databases.url_of(name)) == ["quoted"]
+    finally:
+        databases.drop(name)
+
+
+async def _quote_beside_a_change(url: str) -> list[str]:
+    """The records of a conversation that quotes a profile, of which another transaction holds the row."""
+    talk = Key("shop", "ana", "talk")
+    async with Memory(url) as memory, await psycopg.AsyncConnection.connect(url) as other:
+        profile = memory.for_agent("shop").profile("ana")
+        await profile.add("preference", "a window seat")
+        ref = await profile.version()
+        assert ref.generation == 0
+        changed = await other.execute(
+            "SELECT 1 FROM autonomy_ctx.conversation WHERE conversation = %s FOR NO KEY UPDATE",
+            [ref.conversation],
+        )
+        assert changed.rowcount == 1
+        with anyio.fail_after(20):
+            await memory.store.put_records(talk, "quote", [("one", "quoted")], refs=[ref])
+        return [record.body for record in await memory.store.read_records(talk, "quote")]
+
+
+def count_deadlocks(url: str) -> int:
+    """How many transactions of a database were ended because they waited for each other."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 async def _remove_beside_turns(url: str) -> dict[tuple[str, str], str]:

@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidKey
@@ -171,7 +171,9 @@ async def _find_place(
 ) -> RecordPlace | None:
     """The conversation for records, and the messages that they quote; None if they must not be stored."""
     if refs:
-        await _lock_in_order(session, {key, *(ref.key(key) for ref in refs)})
+        # A conversation in which nothing was deleted may not be there yet, and must be, to be quoted.
+        is_new = {ref.key(key): ref.generation == 0 for ref in refs}
+        await _lock_in_order(session, {key: False, **is_new})
     found = await find_conversation(session, key, lock=True)
     if generation not in (None, 0 if found is None else found[1].generation):
         return None
@@ -181,9 +183,16 @@ async def _find_place(
     return RecordPlace((await ensure_conversation(session, key) if found is None else found)[0], quoted)
 
 
-async def _lock_in_order(session: Session, keys: Iterable[Key]) -> None:
-    """Lock conversations in the order in which a deletion does, so that neither waits for the other."""
-    places = [await find_conversation(session, key) for key in keys]
+async def _lock_in_order(session: Session, keys: Mapping[Key, bool]) -> None:
+    """Lock conversations in the order in which a deletion does, so that neither waits for the other.
+
+    Those that may be new are made. One that is there is never locked for more than a quote: a deletion would
+    wait for this one, and this one for the deletion.
+    """
+    places = []
+    for key, may_be_new in sorted(keys.items()):
+        found = await find_conversation(session, key)
+        places.append(await ensure_conversation(session, key) if found is None and may_be_new else found)
     ids = sorted(place[0] for place in places if place is not None)
     await session.fetch(_QUERIES["lock_in_order"], ids=session.array(ids))
 
@@ -194,9 +203,6 @@ async def _find_quoted(session: Session, key: Key, refs: Sequence[MessageRef]) -
     # In one order for all, so that nobody waits for one who waits for them.
     for ref in sorted(refs, key=lambda one: one.key(key)):
         quoted = ref.key(key)
-        if ref.generation == 0:
-            # Nothing is in it yet; it must be there to be quoted.
-            await ensure_conversation(session, quoted)
         if quoted not in known:
             rows = await session.fetch(_QUERIES["lock_quoted"], **session.key_values(quoted))
             if not rows:
