@@ -293,7 +293,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_783, 8),
     "knowledge": (1_363, 7),
     "language": (3_208, 14),
-    "memory": (12_460, 68),
+    "memory": (12_481, 68),
     "messages": (3_887, 16),
     "models": (3_048, 11),
     "replay": (2_131, 10),

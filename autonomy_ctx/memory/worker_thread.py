@@ -185,6 +185,16 @@ class WorkerThread:
         self._inbox.put(None)
         return end_waiter
 
+    @property
+    def is_stopping(self) -> bool:
+        """True once the thread has read that it is to end."""
+        return self._stopping
+
+    def join(self, seconds: float) -> None:
+        """Block until the thread has ended, for so long at most."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:

@@ -125,8 +125,9 @@ class SqliteStore(EmbeddedStore):
     def _start(self) -> None:
         self._pid = os.getpid()
         options = {"accept_shorter": self._accept_shorter}
-        self._writer = Writer(self.path, self.timeout, self.synchronous, self._connect, **options)
         self._reader = Reader(self.path, self.timeout, self._connect, **options)
+        reader = self._reader.worker
+        self._writer = Writer(self.path, self.timeout, self.synchronous, self._connect, reader, **options)
 
     def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
         # A file that was read here and is gone is not made again.

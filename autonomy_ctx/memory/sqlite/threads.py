@@ -133,10 +133,11 @@ class Writer:
         timeout: float,
         synchronous: Synchronous,
         connect: Connect,
+        reader: WorkerThread,
         *,
         accept_shorter: bool = False,
     ) -> None:
-        self.file = OpenFile(path)
+        self.file, self._reader = OpenFile(path), reader
         self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
         # What was committed last, until the progress file says so.
         self._committed: Progress | None = None
@@ -306,6 +307,9 @@ class Writer:
 
     def _close(self) -> None:
         """Close in turn with others, because closing may checkpoint; after some time in any case."""
+        if self.worker.is_stopping:
+            # Of two that close at the same time, each would leave the write-ahead log to the other.
+            self._reader.join(_CLOSE_SECONDS)
         connection, self.connection = self.connection, None
         lock, self.lock = self.lock, None
         self._progress.close()
