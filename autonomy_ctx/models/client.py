@@ -119,7 +119,7 @@ class TlsContexts:
         return self._made.setdefault(_certificate_sources() if certificates else None, context)
 
 
-_tls_contexts = TlsContexts()
+tls_contexts = TlsContexts()
 
 
 def _certificate_sources() -> tuple[str | None, ...]:
@@ -147,7 +147,7 @@ class ClientPool:
         if self._external_client is not None:
             return ClientLease(self._external_client, {})
         certificates = _needs_certificates(url)
-        context = await _tls_contexts.get(certificates=certificates)
+        context = await tls_contexts.get(certificates=certificates)
         clients = self._clients.get(loop := current_loop())
         if clients is None:
             self._forget_closed_loops()

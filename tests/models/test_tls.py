@@ -18,7 +18,7 @@ from models.model_server import AUTHORITY, Answer, as_json, chat, serving
 from autonomy_ctx import Agent, Memory, Model, ModelError
 from autonomy_ctx.errors import ModelUnavailable
 from autonomy_ctx.knowledge import HttpEmbedder
-from autonomy_ctx.models.client import _tls_contexts
+from autonomy_ctx.models.client import tls_contexts
 
 ASKED = [{"role": "user", "content": "hello"}]
 FINE = as_json(chat("fine"))
@@ -79,7 +79,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_certificates_to_the_next(pi
             async with anyio.create_task_group() as group:
                 group.start_soon(model.complete_chat, ASKED)
                 await feed(pipe, group.cancel_scope.cancel)
-            while _tls_contexts._find(certificates=True) is None:
+            while tls_contexts._find(certificates=True) is None:
                 await anyio.lowlevel.checkpoint()
             assert str(await model.complete_chat(ASKED)) == "fine"
 

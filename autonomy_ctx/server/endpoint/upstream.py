@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from autonomy_ctx.models.client import ClientPool, Secret
+from autonomy_ctx.models.client import ClientLease, ClientPool, Secret
 from autonomy_ctx.models.providers import join_url
 from autonomy_ctx.models.retry import connection_problem
 from autonomy_ctx.models.streaming import DONE_MARKER, MAX_STREAM_BYTES, ResponseBody, UnreadableBody
+from autonomy_ctx.server.endpoint.connections import CONNECTION_ERRORS, Connections, uses_proxy
 from autonomy_ctx.validation import check_seconds
 
 CONNECT_SECONDS = 5.0
@@ -115,7 +116,11 @@ class Upstream:
         check_seconds("timeout", timeout)
         self.url, self.host = url.rstrip("/"), found.netloc
         self._secret = None if api_key is None else Secret(api_key, "api_key")
-        self._seconds, self._pool = timeout, ClientPool(http_client)
+        self._seconds = timeout
+        # A client of httpx knows proxies, and costs more.
+        uses_httpx = http_client is not None or uses_proxy()
+        self._clients = ClientPool(http_client) if uses_httpx else None
+        self._connections = Connections(self.url)
 
     def headers(
         self,
@@ -172,7 +177,7 @@ class Upstream:
             return await body.read_chunk()
         except UnreadableBody as unreadable:
             failure = UpstreamFailure(f"{self.host} sent an answer that {unreadable.problem}")
-        except self._pool.errors() as error:
+        except self._errors() as error:
             failure = UpstreamFailure(f"{self.host} broke off its answer", code="upstream_broke_off")
             if connection_problem(self.host, error).reason == "timeout":
                 failure = self._timed_out()
@@ -181,20 +186,31 @@ class Upstream:
 
     async def close(self) -> None:
         """Close the connections of the running loop."""
-        await self._pool.aclose()
+        await self._connections.aclose()
+        if self._clients is not None:
+            await self._clients.aclose()
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], content: Any, max_bytes: int
     ) -> ResponseBody:
+        lease: ClientLease | None = None
         failure: UpstreamFailure
         try:
-            lease = await self._pool.lease(url)
+            if self._clients is None:
+                await self._connections.prepare()
+            else:
+                lease = await self._clients.lease(url)
         except OSError:
             raise UpstreamFailure(
                 "the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
             ) from None
         sent = False
         try:
+            if lease is None:
+                reply = await self._connections.send(
+                    method, url, headers, content, connect_seconds=CONNECT_SECONDS, seconds=self._seconds
+                )
+                return ResponseBody(reply, max_bytes=max_bytes)
             # To connect, for each read and write, and for a free connection.
             timeout = (CONNECT_SECONDS, self._seconds, self._seconds, self._seconds)
             request = lease.client.build_request(
@@ -203,13 +219,17 @@ class Upstream:
             response = await lease.client.send(request, stream=True, follow_redirects=False)
             sent = True
             return ResponseBody(response, max_bytes=max_bytes, on_close=lease.release)
-        except self._pool.errors() as error:
+        except self._errors() as error:
             reason, text = connection_problem(self.host, error)
             failure = self._timed_out() if reason == "timeout" else UpstreamFailure(text)
         finally:
-            if not sent:
+            if lease is not None and not sent:
                 lease.release()
+        # Out here, without its cause.
         raise failure
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return CONNECTION_ERRORS if self._clients is None else self._clients.errors()
 
     def _timed_out(self) -> UpstreamFailure:
         return UpstreamFailure(f"{self.host} did not answer in time", status=504, code="upstream_timeout")
