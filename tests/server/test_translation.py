@@ -405,6 +405,16 @@ async def test_models_are_listed_in_the_clients_form() -> None:
     ):
         assert [one.id async for one in await talk.client.models.list()] == ["qwen3"]
         assert upstream.seen[-1].headers["authorization"] == f"Bearer {KEY}"
+        bare = await made.http.get("/v1/models", headers={"x-api-key": KEY})
+        assert bare.json()["first_id"] == "qwen3"
+    async with (
+        serving(as_json(rows[0])) as upstream,
+        endpoint_before(upstream, upstream_api="chat") as made,
+        MessagesTalk(made) as talk,
+    ):
+        found = await talk.client.models.retrieve("qwen3")
+        assert (found.type, found.id) == ("model", "qwen3")
+        assert upstream.seen[-1].path == "/v1/models/qwen3"
     async with (
         serving(listed[1]) as upstream,
         endpoint_before(upstream, upstream_api="messages") as made,

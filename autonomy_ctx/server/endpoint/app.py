@@ -307,15 +307,15 @@ class EndpointApp(AsyncResource):
         path = _upstream_path(request.scope)
         await self._check_route(tenant, request.method, path)
         part = path.lstrip("/").partition("/")[0]
-        if part not in self._unknown_routes and len(self._unknown_routes) < _MAX_LOGGED:
-            self._unknown_routes.add(part)
-            logger.warning("%s is passed through: nothing of it is stored or composed", f"/v1/{part}")
         api = self._apis[-1] if _api_of(request.scope) is _MESSAGES else self._apis[0]
         headers = self._upstream.headers(
             request.headers.items(), api_key=tenant.api_key, is_json=False, key_header=api.key_header
         )
-        if isinstance(api, Translation) and request.method == "GET" and path == "/models":
-            return await api.list_models(self._upstream, headers)
+        if isinstance(api, Translation) and request.method == "GET" and part == "models":
+            return await api.show_models(self._upstream, path, headers)
+        if part not in self._unknown_routes and len(self._unknown_routes) < _MAX_LOGGED:
+            self._unknown_routes.add(part)
+            logger.warning("%s is passed through: nothing of it is stored or composed", f"/v1/{part}")
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         if "content-length" in request.headers:
             headers["content-length"] = request.headers["content-length"]
@@ -422,5 +422,5 @@ _CHAT, _MESSAGES = ChatCompletions(), Messages()
 
 def _api_of(scope: Scope) -> ClientApi:
     """Find the API that writes errors and sends keys for a request, also to an address that has none."""
-    is_anthropic = any(name == b"anthropic-version" for name, _ in scope["headers"])
+    is_anthropic = any(name in (b"anthropic-version", b"x-api-key") for name, _ in scope["headers"])
     return _MESSAGES if is_anthropic or "/v1/messages" in scope["path"] else _CHAT

@@ -205,14 +205,17 @@ class Translation(ClientApi):
         """The answer as upstream gave it."""
         return self._answer
 
-    async def list_models(self, upstream: Upstream, headers: Mapping[str, str]) -> Response:
-        """The models of upstream, in the form of the client's API."""
+    async def show_models(self, upstream: Upstream, path: str, headers: Mapping[str, str]) -> Response:
+        """The models of upstream, or the one at `path`, in the form of the client's API."""
         sent = translate_headers(headers, self.target, key_header=self.key_header)
-        async with upstream.send("GET", "/models", sent, None) as response:
+        async with upstream.send("GET", path, sent, None) as response:
             data = _read_object(await response.read_all())
         if response.status >= 300:
             return self.error_response(_to_error(data, response.status))
-        return json_response(translate_models(data, is_anthropic=self._source == "anthropic"))
+        is_anthropic = self._source == "anthropic"
+        if "data" in data:
+            return json_response(translate_models(data, is_anthropic=is_anthropic))
+        return json_response(_translate_model(as_text(data.get("id")), is_anthropic=is_anthropic))
 
     def note_answer(self, reply: ModelReply, answer_id: str) -> ModelReply:
         """Take an answer under the id that the client sees; its calls have the tools' own names."""
@@ -376,10 +379,14 @@ def _list_files(value: Any) -> Iterator[tuple[str, str]]:
 def translate_models(body: Mapping[str, Any], *, is_anthropic: bool) -> dict[str, Any]:
     """A list of models in the form of the other vendor's API, for a client of Anthropic or of OpenAI."""
     names = [as_text(one.get("id")) for one in as_mappings(body.get("data"))]
+    models = [_translate_model(name, is_anthropic=is_anthropic) for name in names]
     if not is_anthropic:
-        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in names]
-        return {"object": "list", "data": rows}
-    epoch = "1970-01-01T00:00:00Z"
-    models = [{"type": "model", "id": name, "display_name": name, "created_at": epoch} for name in names]
+        return {"object": "list", "data": models}
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
     return {"data": models, "has_more": False, **ends}
+
+
+def _translate_model(name: str, *, is_anthropic: bool) -> dict[str, Any]:
+    if not is_anthropic:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "upstream"}
+    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
