@@ -87,7 +87,7 @@ def finish_words(where: str, words: list[str]) -> list[str]:
 
 def finish_phrases(where: str, table: dict[str, list[str]]) -> dict[str, Any]:
     meanings: dict[str, list[str]] = {}
-    longest: dict[str, int] = {}
+    longest: dict[str, dict[str, int]] = {}
     for meaning, phrases in table.items():
         for phrase in phrases:
             words = phrase_words(phrase)
@@ -97,7 +97,9 @@ def finish_phrases(where: str, table: dict[str, list[str]]) -> dict[str, Any]:
             found = meanings.setdefault(" ".join(words), [])
             if mark + meaning not in found:
                 found.append(mark + meaning)
-            longest[words[0]] = max(longest.get(words[0], 0), len(words))
+            following = longest.setdefault(words[0], {})
+            for second in words[1:2]:
+                following[second] = max(following.get(second, 0), len(words))
     return {"meanings": dict(sorted(meanings.items())), "longest": dict(sorted(longest.items()))}
 
 

@@ -292,7 +292,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (6_337, 24),
     "inspection": (1_783, 8),
     "knowledge": (1_363, 7),
-    "language": (3_208, 14),
+    "language": (3_230, 14),
     "memory": (12_481, 68),
     "messages": (3_887, 16),
     "models": (3_048, 11),

@@ -56,7 +56,7 @@ def find_cues(text: str, languages: Iterable[Language]) -> list[Cue]:
     """The phrases of a text that tell something of a reply, language by language."""
     words = split_words(text)
     return [
-        Cue(words.starts[found.first], words.ends[found.last], found.meanings)
+        Cue(words.start(found.first), words.end(found.last), found.meanings)
         for language in languages
         for found in language.phrases["reply"].find(words)
     ]

@@ -60,7 +60,7 @@ def resolve_dates(text: str, at: datetime) -> str:
     dates = sorted(_explicit_dates(words, languages))
     pieces, done = [], 0
     for one in found:
-        start, end = words.starts[one.first], words.ends[one.last]
+        start, end = words.start(one.first), words.end(one.last)
         is_past = one.is_open and _is_past(words, one, spoken, languages)
         label = _resolve(one, at.date(), is_past)
         if label and not text.startswith(f" ({label})", end) and not _is_dated(text, start, end, dates):
@@ -138,7 +138,7 @@ def _is_noun(words: Words, match: PhraseMatch, language: Language) -> bool:
     nouns = language.words.get("nouns", frozenset())
     if match.first < match.last or words.folded[match.first] not in nouns:
         return False
-    start, end = words.starts[match.first], words.ends[match.last]
+    start, end = words.start(match.first), words.end(match.last)
     is_first = match.first == 0 and words.text[end : end + 2].strip().islower()
     return words.text[start].isupper() and not is_first
 
@@ -148,8 +148,8 @@ def _words_outside_notes(words: Words) -> list[int]:
     found: list[int] = []
     done = 0
     for note in _DATE_NOTE.finditer(words.text):
-        found += range(done, bisect_left(words.starts, note.start(), lo=done))
-        done = bisect_left(words.starts, note.end(), lo=done)
+        found += range(done, bisect_left(words.spans, (note.start(), 0), lo=done))
+        done = bisect_left(words.spans, (note.end(), 0), lo=done)
     return [*found, *range(done, len(words))]
 
 
@@ -158,10 +158,10 @@ def _is_past(words: Words, one: RelativeDate, spoken: Sequence[int], languages: 
     past = _word_set("past", languages)
     endings = tuple(_word_set("past_endings", languages))
     first, last = bisect_left(spoken, one.first), bisect_left(spoken, one.last + 1)
-    start, end = words.starts[one.first], words.ends[one.last]
+    start, end = words.start(one.first), words.end(one.last)
     return any(
         (words.folded[at] in past or (len(words.folded[at]) > 4 and words.folded[at].endswith(endings)))
-        and not _SENTENCE_END.search(words.text[min(words.ends[at], end) : max(words.starts[at], start)])
+        and not _SENTENCE_END.search(words.text[min(words.end(at), end) : max(words.start(at), start)])
         for at in (*spoken[max(first - WORDS_BEFORE, 0) : first], *spoken[last : last + WORDS_AFTER])
     )
 
@@ -183,7 +183,7 @@ def _explicit_dates(words: Words, languages: Sequence[Language]) -> Iterator[tup
             if 0 <= at < len(folded) and (folded[at] == "," or folded[at] in joints):
                 at += step
             if 0 <= at < len(folded) and folded[at][0].isdigit():
-                yield words.starts[min(index, at)], words.ends[max(index, at)]
+                yield words.start(min(index, at)), words.end(max(index, at))
 
 
 def _is_dated(text: str, start: int, end: int, dates: Sequence[tuple[int, int]]) -> bool:

@@ -84,6 +84,6 @@ def _meanings(statement: Statement) -> frozenset[str]:
     for code in statement.languages:
         for match in load_language(code).phrases["profile"].find(words):
             for meaning in match.meanings:
-                if not meaning.startswith(START_MARK) or words.starts[match.first] == statement.start:
+                if not meaning.startswith(START_MARK) or words.start(match.first) == statement.start:
                     found.add(meaning.removeprefix(START_MARK))
     return frozenset(found)

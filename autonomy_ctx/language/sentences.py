@@ -78,27 +78,33 @@ def text_languages(text: str) -> tuple[Language, ...]:
 
 
 def find_meanings(
-    words: Words, languages: Iterable[Language], *, table: str = "cues", most: int | None = None
+    words: Words,
+    languages: Iterable[Language],
+    *,
+    table: str = "cues",
+    first: int = 0,
+    most: int | None = None,
 ) -> set[str]:
-    """The meanings of all phrases that begin at one of the first `most` words, also inside of others."""
+    """The meanings of all phrases that begin at one of `most` words from one on, also inside of others."""
     found = set[str]()
-    folded = words.folded
+    folded = words.folded[first : None if most is None else first + most]
     for phrases in [language.phrases[table] for language in languages]:
-        meanings, lengths = phrases.meanings, phrases.longest
-        opened = 0  # a clause begins up to here: nothing but openers stands before
-        for at, word in enumerate(folded[:most]):
-            for end in range(at + 1, min(at + lengths.get(word, 0), len(folded)) + 1):
-                known = meanings.get(word if end == at + 1 else " ".join(folded[at:end]))
-                if not known or (end > at + 1 and not words.are_joined(at, end - 1)):
+        opened = first  # a clause begins up to here: nothing but openers stands before
+        for at in phrases.starts(folded, first):
+            for _, last, meanings in phrases.match_all(words, at):
+                anywhere = [one for one in meanings if one[0] != START_MARK]
+                found.update(anywhere)
+                is_opener = "opener" in anywhere
+                if not is_opener and len(anywhere) == len(meanings):
                     continue
-                is_start = at <= opened or _begins_clause(words, at)
-                found.update(one.lstrip(START_MARK) for one in known if is_start or one[0] != START_MARK)
-                opened = end if is_start and "opener" in known else opened
+                if at <= opened or _begins_clause(words, at):
+                    found.update(one.lstrip(START_MARK) for one in meanings)
+                    opened = last + 1 if is_opener else opened
     return found
 
 
 def _begins_clause(words: Words, at: int) -> bool:
-    between = words.text[words.ends[at - 1] : words.starts[at]]
+    between = words.text[words.end(at - 1) : words.start(at)]
     return words.folded[at - 1] in (",", ":") or not _CLAUSE_MARKS.isdisjoint(between)
 
 
@@ -300,11 +306,11 @@ def split_clauses(sentence: str, languages: Sequence[Language] = ()) -> list[str
         return [sentence]
     ends = {match.end() for match in _CLAUSE_END.finditer(sentence)}
     for at in range(1, len(words)):
-        if words.starts[at] - words.ends[at - 1] != 1:
+        if words.start(at) - words.end(at - 1) != 1:
             continue
-        some = find_meanings(_slice(words, at), languages, most=1)
+        some = find_meanings(words, languages, first=at, most=1)
         if "clause_start" in some or ("conjunction" in some and words.folded[at - 1] == ","):
-            ends.add(words.starts[at])
+            ends.add(words.start(at))
     made: list[str] = []
     for clause in _split_at(sentence, sorted(ends)):
         is_short = bool(made) and min(len(clause.strip()), len(made[-1].strip())) < MIN_CLAUSE_LENGTH
@@ -318,12 +324,6 @@ def split_clauses(sentence: str, languages: Sequence[Language] = ()) -> list[str
 def _belongs_before(clause: str, languages: Sequence[Language]) -> bool:
     head = find_meanings(split_words(clause[:80]), languages, most=CLAUSE_HEAD)
     return not head.isdisjoint(BINDING | {"restriction", "backward"})
-
-
-def _slice(words: Words, at: int) -> Words:
-    """The next words from one on: as many as a phrase may have."""
-    part = slice(at, at + 8)
-    return Words(words.text, words.folded[part], words.starts[part], words.ends[part])
 
 
 def _split_at(text: str, ends: Iterable[int]) -> Iterator[str]:

@@ -119,7 +119,7 @@ class Statement:
                 continue
             if not is_unspaced(word):
                 found |= {stem_word(word)} if len(word) > 1 else set()
-            elif at + 1 < part.stop and words.starts[at + 1] == words.ends[at]:
+            elif at + 1 < part.stop and words.start(at + 1) == words.end(at):
                 pair = word + words.folded[at + 1]
                 found |= {pair} if len(pair) == 2 and not _HIRAGANA.search(pair) else set()
         return frozenset(found)
@@ -153,7 +153,7 @@ class Statement:
     def start(self) -> int:
         """Where it begins in its text, after what only leads to it."""
         at = self._lead_end
-        start = self.words.starts[at] if at else 0
+        start = self.words.start(at) if at else 0
         # A quotation mark or a bracket before the first word belongs to it.
         return start - 1 if start and self.text[start - 1] in _OPENING_MARKS else start
 
@@ -172,11 +172,11 @@ class Statement:
     @property
     def cuts(self) -> list[tuple[int, int]]:
         """Where it may be cut: the end of a part, before a comma or a conjunction, and the next beginning."""
-        starts, folded = self.words.starts, self.words.folded
+        start, folded = self.words.start, self.words.folded
         marks = [
-            at for at in range(len(starts) - 1) if at + 1 in self.edges and not self.has_in((at,), "none")
+            edge - 1 for edge in self.edges if 0 < edge < len(folded) and not self.has_in((edge - 1,), "none")
         ]
-        return [(starts[at], starts[at + 1] if folded[at] in ",:" else starts[at]) for at in marks][:MAX_CUTS]
+        return [(start(at), start(at + (folded[at] in ",:"))) for at in marks[:MAX_CUTS]]
 
     @cached_property
     def value(self) -> StatedValue | None:
@@ -241,8 +241,8 @@ class Statement:
         return self.content_of(range(max(articles, default=max(start, end - MAX_OWNER_WORDS)), end))
 
     def _is_figure(self, at: int, attribute: str) -> bool:
-        start = self.words.starts[at]
-        said, token = self.text[start : self.words.ends[at]], self.text[start : start + 60].split()[0]
+        start = self.words.start(at)
+        said, token = self.text[start : self.words.end(at)], self.text[start : start + 60].split()[0]
         if any(map(str.isdigit, said)) or "@" in token or self.has_in((at,), "date", "number"):
             return True
         is_plain = self.is_function(self.words.folded[at]) or bool(self.meanings.get(at))
@@ -265,7 +265,7 @@ def read_statement(text: str, languages: Sequence[str] = ()) -> Statement:
         lead = 0
         for match in found[code]:
             names = match.meanings if match.first not in idioms else ("none",)
-            for meaning in ("report",) if words.starts[match.first] in quoted else names:
+            for meaning in ("report",) if words.start(match.first) in quoted else names:
                 name = meaning.removeprefix(START_MARK)
                 is_late = match.first > lead if meaning == ASKS else match.first not in edges
                 if meaning != name and is_late:
@@ -280,7 +280,7 @@ def read_statement(text: str, languages: Sequence[str] = ()) -> Statement:
                     edges.add(following)
                     lead = following if match.first <= lead else lead
         for match in load_language(code).phrases["attributes"].find(words):
-            if words.starts[match.first] not in quoted:
+            if words.start(match.first) not in quoted:
                 own = words.folded[match.first]
                 attributes += [
                     (own if one == EACH else one, match.first, match.last) for one in match.meanings
@@ -292,11 +292,11 @@ def _find_edges(words: Words, languages: Sequence[str]) -> set[int]:
     """Where a part of a clause begins: after a comma, a colon, a dash, a bracket or a conjunction."""
     tables, found = [load_language(code).phrases["cues"].meanings for code in languages], {0}
     for at in range(1, len(words)):
-        start, end = words.starts[at - 1], words.ends[at - 1]
+        start, end = words.start(at - 1), words.end(at - 1)
         # As it is written: without accents, a verb may look like a conjunction ("é" and "e").
         before = words.text[start:end].lower()
         is_mark = words.folded[at - 1] in ",:" and not _INSIDE_NUMBER.match(words.text, max(start - 1, 0))
-        is_mark = is_mark or _EDGE.search(words.text, end, words.starts[at]) is not None
+        is_mark = is_mark or _EDGE.search(words.text, end, words.start(at)) is not None
         if is_mark or any("conjunction" in table.get(before, ()) for table in tables):
             found.add(at)
     return found
@@ -359,6 +359,6 @@ def is_changed_value(one: Statement, other: Statement) -> bool:
 
 def _owner_codes(statement: Statement) -> frozenset[str]:
     """The codes that name the thing which has the value, not the value itself."""
-    start = statement.words.starts[statement.value.first] if statement.value else 0
+    start = statement.words.start(statement.value.first) if statement.value else 0
     ends = {code: statement.text.find(code) + len(code) for code in statement.codes}
     return frozenset(code for code, end in ends.items() if len(code) <= end <= start)

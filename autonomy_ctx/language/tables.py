@@ -34,25 +34,38 @@ class PhraseTable:
     """Phrases with their meanings, by their words joined with spaces; the longest at a place is found."""
 
     meanings: Mapping[str, Sequence[str]]
-    # By the first word: the number of words of the longest phrase that begins with it.
-    longest: Mapping[str, int]
+    # By the first word and the second: the number of words of the longest phrase that begins so.
+    longest: Mapping[str, Mapping[str, int]]
 
     def find(self, words: Words) -> Iterator[PhraseMatch]:
         """The phrases in a text, in order, none inside another."""
         after = 0
-        for at, word in enumerate(words.folded):
-            if at >= after and word in self.longest and (found := self.match(words, at)):
+        for at in self.starts(words.folded):
+            if at >= after and (found := self.match(words, at)):
                 yield found
                 after = found.last + 1
 
     def match(self, words: Words, at: int) -> PhraseMatch | None:
         """The longest phrase that begins at a word."""
-        most = min(self.longest.get(words.folded[at], 0), len(words) - at)
-        for last in range(at + most - 1, at - 1, -1):
-            meanings = self.meanings.get(" ".join(words.folded[at : last + 1]))
-            if meanings and words.are_joined(at, last):
-                return PhraseMatch(at, last, meanings)
-        return None
+        found = self.match_all(words, at)
+        return found[-1] if found else None
+
+    def starts(self, folded: Sequence[str], first: int = 0) -> list[int]:
+        """The indexes of words that begin a phrase, where the first of `folded` has the index `first`."""
+        longest = self.longest
+        return [at for at, word in enumerate(folded, first) if word in longest]
+
+    def match_all(self, words: Words, at: int) -> list[PhraseMatch]:
+        """The phrases that begin at a word, the longest last."""
+        folded, meanings = words.folded, self.meanings.get(words.folded[at])
+        found = [PhraseMatch(at, at, meanings)] if meanings else []
+        following = self.longest.get(folded[at])
+        if following and at + 1 < len(folded) and (most := following.get(folded[at + 1])):
+            for end in range(at + 2, min(at + most, len(folded)) + 1):
+                meanings = self.meanings.get(" ".join(folded[at:end]))
+                if meanings and words.are_joined(at, end - 1):
+                    found.append(PhraseMatch(at, end - 1, meanings))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

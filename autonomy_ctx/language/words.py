@@ -11,7 +11,8 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ _UNSPACED_RANGES = tuple(
     zip("\u3005\u3040\u3400\u4e00\uac00\U00020000", "\u3005\u30ff\u4dbf\u9fff\ud7af\U0003ffff", strict=True)
 )
 _PUNCTUATION = "[,:\uff0c\u3001\u060c\uff1a]"
-_ASCII_PATTERN = lazy_pattern("[a-z0-9]+(?:'[a-z0-9]+)*|[,:]")
+_ASCII_PATTERN = lazy_pattern("[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*|[,:]")
 _SPACED_PATTERN = lazy_pattern(rf"[^\W_]+(?:['\u2019][^\W_]+)*|{_PUNCTUATION}")
 _WORD_PATTERN = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}]+(?:['\u2019][a-zA-Z]+)*|[^\W_]|{_PUNCTUATION}")
 _ACCENT_PATTERN = lazy_pattern("[\u0300-\u036f\u064b-\u0652]+")
@@ -51,23 +52,32 @@ _JOINTS = frozenset(" \t\n\u00a0\u202f\u3000-\u2010\u2011\u064b\u064c\u064d\u064
 MAX_JOINT = 3  # characters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Words:
     """The folded words of a text, and where each begins and ends in it."""
 
     text: str
     folded: tuple[str, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.folded)
 
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """From where to where each word goes; most texts are read without it."""
+        return [match.span() for match in _word_pattern(self.text).finditer(self.text)]
+
+    def start(self, at: int) -> int:
+        return self.spans[at][0]
+
+    def end(self, at: int) -> int:
+        return self.spans[at][1]
+
     def are_joined(self, first: int, last: int) -> bool:
         """Tell whether nothing but spaces and hyphens stands between these words."""
-        gaps = zip(self.ends[first:last], self.starts[first + 1 : last + 1], strict=True)
         return all(
-            start - end <= MAX_JOINT and _JOINTS.issuperset(self.text[end:start]) for end, start in gaps
+            start - end <= MAX_JOINT and _JOINTS.issuperset(self.text[end:start])
+            for (_, end), (start, _) in pairwise(self.spans[first : last + 1])
         )
 
 
@@ -115,17 +125,9 @@ def spelling_forms(word: str) -> list[str]:
 def split_words(text: str) -> Words:
     """The words of a text, in order."""
     # Folding keeps the length of an ASCII text, so all its words are folded at once.
-    if is_ascii := text.isascii():
-        found = list(_ASCII_PATTERN.finditer(text.lower()))
-    else:
-        pattern = _SPACED_PATTERN if max(text) < _FIRST_UNSPACED else _WORD_PATTERN
-        found = list(pattern.finditer(text))
-    return Words(
-        text,
-        tuple([match[0] if is_ascii else _fold_word(match[0]) for match in found]),
-        tuple([match.start() for match in found]),
-        tuple([match.end() for match in found]),
-    )
+    if text.isascii():
+        return Words(text, tuple(_ASCII_PATTERN.findall(text.lower())))
+    return Words(text, tuple(map(_fold_word, _word_pattern(text).findall(text))))
 
 
 def is_unspaced(run: str) -> bool:
@@ -143,8 +145,15 @@ def read_table(name: str) -> Any:
     return json.loads((_DATA / f"{name}.json").read_bytes())
 
 
+def _word_pattern(text: str) -> re.Pattern[str]:
+    if text.isascii():
+        return _ASCII_PATTERN
+    return _SPACED_PATTERN if max(text) < _FIRST_UNSPACED else _WORD_PATTERN
+
+
 def _fold_word(word: str) -> str:
-    return _MARKS.get(word) or fold_text(word).replace("\u2019", "'")
+    # A mark that nobody sees folds to nothing, and is read as it is.
+    return _MARKS.get(word) or fold_text(word).replace("\u2019", "'") or word
 
 
 def _ascii_digit(match: re.Match[str]) -> str:
