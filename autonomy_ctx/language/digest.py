@@ -19,7 +19,7 @@ from itertools import islice, pairwise
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.background import pause
 from autonomy_ctx.language.identifiers import identifiers
-from autonomy_ctx.language.name_index import key_names_of
+from autonomy_ctx.language.name_index import is_key_name, key_names_of
 from autonomy_ctx.language.sentences import (
     MAX_LANGUAGE_SAMPLE,
     QUESTION_MARKS,
@@ -286,7 +286,7 @@ def _weigh(
 ) -> Quotation:
     """A sentence with its kind; `is_outcome` when a tool said little else, or this last."""
     exact = identifiers(text)
-    names = tuple(filter(_THING_NAME.fullmatch, key_names_of(text) if exact else ()))
+    names = tuple(name for name in exact if _THING_NAME.fullmatch(name) and is_key_name(name))
     line = Quotation(who, text, Kind.LISTED, 0, 0, names, role is not ChatRole.TOOL, not exact)
     line.weight = 1 + len(names) + min(len(exact) - len(names), 2) / 2
     if role is ChatRole.TOOL:

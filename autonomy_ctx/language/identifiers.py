@@ -33,7 +33,8 @@ def _make_word_pattern() -> str:
     a month. What follows is optional, so that a text of nothing else is not tried again from every character.
     """
     index = load_index()
-    month = rf"(?:{'|'.join(index.month_names)})\.?"
+    letters = "".join(sorted({name[0] for name in index.month_names}))
+    month = rf"(?=[{letters}])(?:{'|'.join(index.month_names)})\.?"
     nth, joints = "|".join(index.ordinal_endings), "|".join(index.date_joints)
     return (
         rf"[{_WORD_DELIMITERS}]*+"

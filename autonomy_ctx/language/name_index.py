@@ -30,21 +30,24 @@ _NUMBER_WITH_UNIT = lazy_pattern(r"[^\w]{0,2}(\d{1,15}(?:[.,]\d{1,6})?)[a-z]{1,4
 _COUNT = lazy_pattern(r"\W{0,2}\d{1,3}(?:[.,]\d)?\s?[%°]?[a-z]{0,4}\W{0,2}|\d{1,2}[/x:-]\d{1,2}")
 _YEAR = lazy_pattern(r"(?:19|20)\d\d")
 _CLOSING_TAG = lazy_pattern(r"</[a-z]{1,20}>", re.IGNORECASE)
+_DIGIT = lazy_pattern(r"\d")
 _LETTERS = lazy_pattern(r"[^\W\d_]+")
 _WORD_PAIR = lazy_pattern(r"[^\W\d_]+/[^\W\d_]+")
 _GLUED_SENTENCES = lazy_pattern(r"[^\W\d_]*[a-z]\.[A-Z][^\W\d_]*")
 
 
 def _make_date_pattern() -> str:
+    """A day of a month. At most places a look at one character says that none begins there."""
     index = load_index()
     month = rf"(?:{'|'.join(sorted(index.months, key=len, reverse=True))})"
     nth, joints = "|".join(index.ordinal_endings), "|".join(index.date_joints)
+    letters = "".join(sorted({name[0] for name in index.months}))
     return (
-        r"(?<!\d)(?:\d{4}[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
+        r"(?=\d)(?<!\d)(?:\d{4}[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
         r"|(?P<one>\d{1,2})[-/.](?P<other>\d{1,2})[-/.](?:\d{4}|\d\d)?(?!\d)"
         rf"|(?P<before>\d{{1,2}})(?:\.|{nth})? (?:(?:{joints}) )?(?P<month_after>{month})\b"
         r"|(?P<moon>\d{1,2})月(?P<sun>\d{1,2})日)"
-        rf"|\b(?P<month_before>{month})\.? (?P<after>\d{{1,2}})(?:{nth})?(?!\d)"
+        rf"|(?=[{letters}])\b(?P<month_before>{month})\.? (?P<after>\d{{1,2}})(?:{nth})?(?!\d)"
     )
 
 
@@ -129,16 +132,16 @@ def unknown_names(text: str, known: NameIndex) -> list[str]:
     """The identifiers of a text that others do not have; counts, years and phrases are none."""
     # The tags of a markup are none, either.
     names = identifiers(_CLOSING_TAG.sub(" ", text))
-    return [name for name in names if _can_be_unknown(name) and not known.has(name)]
+    return [name for name in names if is_key_name(name) and not known.has(name)]
 
 
 def key_names_of(text: str) -> list[str]:
     """The identifiers of a text that a record of it should have: words and dates, no counts, no years."""
-    return [name for name in identifiers(text) if _can_be_unknown(name)]
+    return list(filter(is_key_name, identifiers(text)))
 
 
-def _can_be_unknown(name: str) -> bool:
-    """Tell whether a name that a source does not have was made up."""
+def is_key_name(name: str) -> bool:
+    """Tell whether an identifier is a word or a date: one that a source does not have was made up."""
     folded = fold_text(name)
     if any(_days(folded)):
         return True
@@ -170,6 +173,8 @@ def _forms(name: str) -> Iterator[str]:
 def _days(folded: str) -> Iterator[tuple[int, int]]:
     """The days that a text names, as month and day; both where it does not say which is which."""
     for line in _lines(folded):
+        if not _DIGIT.search(line):
+            continue
         for found in _DATE.finditer(line):
             part = found.groupdict()
             if part["month"]:

@@ -132,7 +132,7 @@ def split_words(text: str) -> Words:
 
 def is_unspaced(run: str) -> bool:
     """Tell whether a run begins with a character of a script without spaces."""
-    return any(first <= run[:1] <= last for first, last in _UNSPACED_RANGES)
+    return run[:1] >= _FIRST_UNSPACED and any(first <= run[0] <= last for first, last in _UNSPACED_RANGES)
 
 
 def text_ends(text: str, characters: int) -> str:
