@@ -68,10 +68,13 @@ class Claim(NamedTuple):
 
     stems: frozenset[str]
     meanings: frozenset[str]
-    text: str
     names: Sequence[str]
+    # The text is read when a name is looked for.
+    known: NameIndex
     # The stems before its first bound in time ("before", "after").
     first: frozenset[str]
+    # The beginnings of the stems, by which two claims may be alike.
+    heads: frozenset[str]
 
     @property
     def is_negative(self) -> bool:
@@ -95,7 +98,7 @@ class Claim(NamedTuple):
     def is_about(self, rule: Claim) -> bool:
         """Tell whether it has most of the words of a rule, and all its identifiers."""
         shared = len(self.stems & rule.stems)
-        return 0 < shared >= RULE_SHARE * len(rule.stems) and all(map(NameIndex(self.text).has, rule.names))
+        return 0 < shared >= RULE_SHARE * len(rule.stems) and all(map(self.known.has, rule.names))
 
 
 def read_claim(text: str, languages: Sequence[Language]) -> Claim:
@@ -105,19 +108,28 @@ def read_claim(text: str, languages: Sequence[Language]) -> Claim:
     names = [name for name in identifiers(text) if name.count(" ") < MAX_SPACES]
     meanings = set[str]()
     first: int | None = None
-    for line in text.splitlines():
+    plain = text
+    for name in names:
+        plain = plain.replace(name, " " * len(name))
+    for line in plain.splitlines():
         pause()
-        for name in names:
-            line = line.replace(name, " " * len(name))
-        bare, before = line, len(stems)
-        for start, end, found in find_cues(line, languages):
-            meanings.update(found)
-            if not _OPERATORS.isdisjoint(found):
-                bare = f"{bare[:start]}{' ' * (end - start)}{bare[end:]}"
-            if first is None and ("earlier" in found or "later" in found):
-                first = before + len(_stems(bare[:start], languages))
-        stems += _stems(bare, languages)
-    return Claim(frozenset(stems), frozenset(meanings), text, names, frozenset(stems[: first or 0]))
+        words = split_words(line)
+        said: list[str] = list(words.folded)
+        for match in (one for language in languages for one in language.phrases["reply"].find(words)):
+            meanings.update(match.meanings)
+            if not _OPERATORS.isdisjoint(match.meanings):
+                said[match.first : match.last + 1] = [""] * (match.last + 1 - match.first)
+            if first is None and ("earlier" in match.meanings or "later" in match.meanings):
+                first = len(stems) + len(_stems(said[: match.first], languages))
+        stems += _stems(said, languages)
+    return Claim(
+        stems=frozenset(stems),
+        meanings=frozenset(meanings),
+        names=names,
+        known=NameIndex(more=(text,)),
+        first=frozenset(stems[: first or 0]),
+        heads=frozenset(one[:3] for one in stems),
+    )
 
 
 def deny_facts(
@@ -147,7 +159,7 @@ def find_denied(
     for fact in facts:
         pause()
         # Hardly any is about what the sentences say: most are not read closely.
-        if stems.isdisjoint(_stems(fact, languages)):
+        if stems.isdisjoint(_stems(split_words(fact).folded, languages)):
             continue
         rules = _clauses(fact, languages)
         if found := [sentence for sentence, clauses in told if is_denied(rules, clauses)]:
@@ -159,7 +171,8 @@ def is_denied(rules: Sequence[Claim], clauses: Sequence[Claim]) -> bool | None:
     """Tell whether clauses deny a rule, given whole and in parts; None if they are not about it."""
     found: bool | None = None
     for rule in rules:
-        about = [one for clause in clauses if (one := clause.align(rule)).is_about(rule)]
+        near = (clause.align(rule) for clause in clauses if not clause.heads.isdisjoint(rule.heads))
+        about = [one for one in near if one.is_about(rule)]
         if about:
             clause = min(about, key=partial(_distance, rule))
             if is_opposite(clause, rule):
@@ -206,10 +219,9 @@ def _clauses(text: str, languages: Sequence[Language]) -> list[Claim]:
     return [read_claim(part, languages) for part in dict.fromkeys((text, *parts))]
 
 
-def _stems(text: str, languages: Sequence[Language]) -> list[str]:
+def _stems(words: Sequence[str], languages: Sequence[Language]) -> list[str]:
     """The beginnings of the words that say something, in order."""
     stems: list[str] = []
-    words: Sequence[str] = split_words(text).folded
     for language in languages:
         words = [word for word in words if word not in language.words["function"]]
     for word in words:
@@ -511,7 +523,7 @@ def check_summary(
     denied = deny_facts(head, source, standing, one.languages)
     if not denied.keys().isdisjoint(rules):
         return refused(RULE_TURNED, RULE_REPAIR)
-    known = NameIndex(source, *context, *wanted, more=standing)
+    known = NameIndex(source, *context, more=(*wanted, *standing))
     unknown = unknown_names(head, known)
     names = _join_names(missing_names("", unknown), "numbers and dates")
     strange = f"It names what the conversation does not: {names}"
