@@ -283,7 +283,8 @@ class _Finder:
         if kind is None and statement.points_back and is_first:
             kind = find_kind(self._join(spoken[1], statement) or statement)
         compare = is_same_value if statement.value else is_changed_value
-        values = () if statement.has("condition", "task", "owned") else self._newest("value")
+        may_compare = statement.has_figure and not statement.has("condition", "task", "owned")
+        values = self._newest("value") if may_compare else ()
         same = [one for one in values if compare(statement, self._statement(one))]
         old: Fact | None = None
         if kind == "value" or (same and kind in (None, "rule")):

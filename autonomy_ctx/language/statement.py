@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from autonomy_ctx._lazy import lazy_pattern
 from autonomy_ctx.language import stemmer
@@ -69,7 +70,9 @@ class Statement:
 
     def has_in(self, part: Iterable[int], *names: str) -> bool:
         """Tell whether one of these cues stands in a part of it."""
-        return any(not self.meanings.get(at, set()).isdisjoint(names) for at in part)
+        return self.has(*names) and any(
+            at in self.meanings and not self.meanings[at].isdisjoint(names) for at in part
+        )
 
     def part(self, index: int) -> range:
         """The words of the part of it that a word stands in."""
@@ -113,12 +116,12 @@ class Statement:
         """The stems of the words in a part of it that are neither cues nor frequent."""
         words, found = self.words, set[str]()
         for at in part:
-            word = words.folded[at]
-            is_cue = bool(self.meanings.get(at)) and not self.has_in((at,), "date")
-            if is_cue or word in ",:" or word.isdigit() or self.is_function(word):
+            word, cues = words.folded[at], self.meanings.get(at)
+            if (cues and "date" not in cues) or word in ",:" or word.isdigit() or self.is_function(word):
                 continue
             if not is_unspaced(word):
-                found |= {stem_word(word)} if len(word) > 1 else set()
+                if len(word) > 1:
+                    found.add(stem_word(word))
             elif at + 1 < part.stop and words.start(at + 1) == words.end(at):
                 pair = word + words.folded[at + 1]
                 found |= {pair} if len(pair) == 2 and not _HIRAGANA.search(pair) else set()
@@ -132,6 +135,11 @@ class Statement:
     @property
     def figures(self) -> frozenset[str]:
         return frozenset(map(_plain, self.numbers)) or self.content
+
+    @property
+    def has_figure(self) -> bool:
+        """Tell whether it has a value, or a figure or code that may take the place of another."""
+        return self.value is not None or len(self.numbers) == 1 or bool(self.codes)
 
     @cached_property
     def codes(self) -> frozenset[str]:
@@ -253,7 +261,7 @@ def read_statement(text: str, languages: Sequence[str] = ()) -> Statement:
     """Read a clause in the languages that it may be in."""
     words = split_words(text)
     codes = tuple(languages) or find_languages(words.folded, text)
-    quoted = [at for match in _QUOTATION.finditer(text) for at in range(*match.span())]
+    quoted = {at for match in _QUOTATION.finditer(text) for at in range(*match.span())}
     cues: dict[str, int] = {}
     meanings: dict[int, set[str]] = {}
     attributes: list[tuple[str, int, int]] = []
@@ -290,14 +298,20 @@ def read_statement(text: str, languages: Sequence[str] = ()) -> Statement:
 
 def _find_edges(words: Words, languages: Sequence[str]) -> set[int]:
     """Where a part of a clause begins: after a comma, a colon, a dash, a bracket or a conjunction."""
-    tables, found = [load_language(code).phrases["cues"].meanings for code in languages], {0}
-    for at in range(1, len(words)):
-        start, end = words.start(at - 1), words.end(at - 1)
+    tables = [load_language(code).phrases["cues"].meanings for code in languages]
+    joining = {
+        at
+        for table in tables
+        for at, word in enumerate(words.folded, 1)
+        if "conjunction" in table.get(word, ())
+    }
+    text, found = words.text, {0}
+    for at, ((start, end), (following, _)) in enumerate(pairwise(words.spans), 1):
+        word = words.folded[at - 1]
+        is_mark = word in ",:" and not _INSIDE_NUMBER.match(text, max(start - 1, 0))
+        is_mark = is_mark or (text[end:following] != " " and bool(_EDGE.search(text, end, following)))
         # As it is written: without accents, a verb may look like a conjunction ("é" and "e").
-        before = words.text[start:end].lower()
-        is_mark = words.folded[at - 1] in ",:" and not _INSIDE_NUMBER.match(words.text, max(start - 1, 0))
-        is_mark = is_mark or _EDGE.search(words.text, end, words.start(at)) is not None
-        if is_mark or any("conjunction" in table.get(before, ()) for table in tables):
+        if is_mark or (at in joining and text[start:end].lower() == word):
             found.add(at)
     return found
 
@@ -342,7 +356,7 @@ def is_same_value(one: Statement, other: Statement) -> bool:
     if one.value is None or other.value is None or one.value.attribute != other.value.attribute:
         return False
     mine, others = one.value.owner, other.value.owner
-    return _owner_codes(one) == _owner_codes(other) and (mine <= others or others <= mine)
+    return (mine <= others or others <= mine) and _owner_codes(one) == _owner_codes(other)
 
 
 def is_changed_value(one: Statement, other: Statement) -> bool:
@@ -351,10 +365,10 @@ def is_changed_value(one: Statement, other: Statement) -> bool:
         return False
     attribute = other.value.attribute
     is_named = attribute in one.content or any(attribute == name for name, _, _ in one.attributes)
-    about = one.content & other.content - one.units - set(map(_plain, other.numbers))
-    is_named = is_named or (one.has("change") and bool(about))
-    is_alike = bool(one.units & other.units) or not other.units
-    return is_named and is_alike and _owner_codes(other) <= one.codes
+    if not is_named and one.has("change"):
+        is_named = bool(one.content & other.content - one.units - set(map(_plain, other.numbers)))
+    is_alike = is_named and (not other.units or bool(one.units & other.units))
+    return is_alike and _owner_codes(other) <= one.codes
 
 
 def _owner_codes(statement: Statement) -> frozenset[str]:
