@@ -44,10 +44,11 @@ _LOG_LINE = lazy_pattern(
     r"|def |class \w{1,40}[:(]"
     r"|SELECT |INSERT |import \w{1,40}$|from \w{1,40} import)"
 )
-# Not inside "[...]", which stands for what is left out.
+_ENDS, _WIDE_ENDS = ".!?\u2026", "。\uff01\uff1f\u061f\u06d4"
+# Not inside "[...]", which stands for what is left out. Python skips to the next character of the first class.
 _SENTENCE_END = lazy_pattern(
-    "(?<![.!?\u2026\\[])[.!?\u2026]++[\"')\\]»”\u2019*]{0,3}(?=\\s|\\Z)"
-    "|[。\uff01\uff1f\u061f\u06d4]++[”」』\uff09]{0,2}|\n+"
+    rf"[{_ENDS}{_WIDE_ENDS}\n](?:(?<=\n)\n*|(?<=[{_WIDE_ENDS}])[{_WIDE_ENDS}]*+[”」』\uff09]{{0,2}}"
+    rf"|(?<=[{_ENDS}])(?<![{_ENDS}\[].)[{_ENDS}]*+[\"')\]»”\u2019*]{{0,3}}(?=\s|\Z))"
 )
 _LAST_WORD = lazy_pattern(r"[^\s(\"'\[«„“]{1,16}\Z")
 _RECORD_END = lazy_pattern(r"(?<=[}\]]),\s{0,4}")
