@@ -140,12 +140,18 @@ def deny_facts(
     if not denied:
         return {}
     turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
-    said = _assertions(split_text("\n".join(SPEAKER_PATTERN.sub("", turn) for turn in turns)), languages)
+    said = _statements(split_text("\n".join(SPEAKER_PATTERN.sub("", turn) for turn in turns)))
+    claims: dict[str, list[Claim]] = {}
     for fact in list(denied):
         rules = _clauses(fact, languages)
-        told = [found for _, clauses in said if (found := is_denied(rules, clauses)) is not None]
-        if told and told[-1]:
-            del denied[fact]
+        # What was said last about the fact counts; before it nothing is read.
+        for sentence in reversed(said):
+            if sentence not in claims:
+                claims[sentence] = _clauses(sentence, languages)
+            if (is_taken_back := is_denied(rules, claims[sentence])) is not None:
+                if is_taken_back:
+                    del denied[fact]
+                break
     return denied
 
 
@@ -153,7 +159,7 @@ def find_denied(
     sentences: Iterable[str], facts: Iterable[str], languages: Sequence[Language]
 ) -> dict[str, list[str]]:
     """The facts of which a sentence says the opposite, each with these sentences."""
-    told = _assertions(sentences, languages)
+    told = [(one, _clauses(one, languages)) for one in _statements(sentences)]
     stems = frozenset().union(*(clauses[0].stems for _, clauses in told))
     denied: dict[str, list[str]] = {}
     for fact in facts:
@@ -204,10 +210,9 @@ def _distance(rule: Claim, clause: Claim) -> tuple[int, int]:
     return len(rule.stems - clause.stems), len(clause.stems - rule.stems)
 
 
-def _assertions(sentences: Iterable[str], languages: Sequence[Language]) -> list[tuple[str, list[Claim]]]:
-    """Sentences that are no questions, each with its clauses."""
-    told = (one for one in sentences if not one.rstrip().endswith(QUESTION_MARKS))
-    return [(one, _clauses(one, languages)) for one in told]
+def _statements(sentences: Iterable[str]) -> list[str]:
+    """Sentences that are no questions."""
+    return [one for one in sentences if not one.rstrip().endswith(QUESTION_MARKS)]
 
 
 def _clauses(text: str, languages: Sequence[Language]) -> list[Claim]:
