@@ -122,14 +122,8 @@ def read_claim(text: str, languages: Sequence[Language]) -> Claim:
             if first is None and ("earlier" in match.meanings or "later" in match.meanings):
                 first = len(stems) + len(_stems(said[: match.first], languages))
         stems += _stems(said, languages)
-    return Claim(
-        stems=frozenset(stems),
-        meanings=frozenset(meanings),
-        names=names,
-        known=NameIndex(more=(text,)),
-        first=frozenset(stems[: first or 0]),
-        heads=frozenset(one[:3] for one in stems),
-    )
+    bound, heads = frozenset(stems[: first or 0]), frozenset(one[:3] for one in stems)
+    return Claim(frozenset(stems), frozenset(meanings), names, NameIndex(more=(text,)), bound, heads)
 
 
 def deny_facts(
@@ -146,8 +140,7 @@ def deny_facts(
         rules = _clauses(fact, languages)
         # What was said last about the fact counts; before it nothing is read.
         for sentence in reversed(said):
-            if sentence not in claims:
-                claims[sentence] = _clauses(sentence, languages)
+            claims[sentence] = claims.get(sentence) or _clauses(sentence, languages)
             if (is_taken_back := is_denied(rules, claims[sentence])) is not None:
                 if is_taken_back:
                     del denied[fact]

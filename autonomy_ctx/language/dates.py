@@ -10,19 +10,17 @@ from __future__ import annotations
 import calendar
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from autonomy_ctx._lazy import lazy_pattern
-from autonomy_ctx.language.tables import Language, PhraseMatch, find_languages, load_language
+from autonomy_ctx.language.tables import NUMBER_MARK, Language, PhraseMatch, find_languages, load_language
 from autonomy_ctx.language.words import Words, split_words
 from autonomy_ctx.messages.dates import MONTHS, format_date, join_days
 
 MAX_GAP_TO_DATE = 16  # characters between a relative date and a date in figures that says which day it is
-MAX_DIGITS = 3  # of a number of days
 # How many words before a phrase, and after it, may say that it speaks of the past.
 WORDS_BEFORE, WORDS_AFTER = 12, 8
-NUMBER_MARK = "#"
 # The meaning of a phrase that only looks like a date.
 NO_DATE = "none"
 _FIGURES = lazy_pattern(r"(?<![\d.])\d{1,4}(?:-\d{1,2}-|/\d{1,2}/|\.\d{1,2}\.|/)\d{0,4}(?!\d)")
@@ -83,15 +81,7 @@ def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
 
 def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:
     """The relative dates of a text, in order; of those at one place the longest."""
-    counted = [
-        replace(
-            words,
-            folded=tuple(
-                one if _parse_number(one, language) is None else NUMBER_MARK for one in words.folded
-            ),
-        )
-        for language in languages
-    ]
+    counted = [language.mark_numbers(words) for language in languages]
     found, after = list[RelativeDate](), 0
     for at in range(len(words)):
         if at < after:
@@ -110,12 +100,6 @@ def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDat
     return found
 
 
-def _parse_number(word: str, language: Language) -> int | None:
-    if word.isascii() and word.isdigit():
-        return int(word) if len(word) <= MAX_DIGITS else None
-    return language.numbers.get(word)
-
-
 def _read_meaning(words: Words, match: PhraseMatch, language: Language) -> RelativeDate:
     """A phrase by its meaning in the table: "day 1", "week +#", "weekday coming 4"."""
     span, _, count = match.meanings[0].rpartition(" ")
@@ -125,7 +109,7 @@ def _read_meaning(words: Words, match: PhraseMatch, language: Language) -> Relat
     if not count.endswith(NUMBER_MARK):
         return RelativeDate(match.first, match.last, span, count=int(count))
     said = words.folded[match.first : match.last + 1]
-    number = next(number for word in said if (number := _parse_number(word, language)) is not None)
+    number = next(number for word in said if (number := language.number(word)) is not None)
     number = -number if count.startswith("-") else number
     if span == "week":
         # So many weeks are a day, not a week.

@@ -6,7 +6,7 @@ The words are in the tables `[recall]` and `[months]`. "In March", "last week" a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,8 +20,7 @@ ADVICE, PAST, ORDER = "advice", "told", "order"
 _MONTH_PARTS = {"early": (1, 12), "middle": (8, 23), "late": (18, 31)}
 _WHOLE_MONTH = (1, 31)
 _ISO_DAY = lazy_pattern(r"\b(\d{4})-(\d{2})-(\d{2})\b")
-# Of a number that counts days, and of a year.
-MAX_DIGITS, YEAR_DIGITS, NUMBER_MARK = 3, 4, "#"
+YEAR_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +97,14 @@ def _named_periods(words: Words, table: PhraseTable) -> list[Period]:
 def _days_before(words: Words, language: Language) -> Iterator[tuple[int, int]]:
     """Read periods that count from the day of the question: how many days before it they begin and end."""
     table = language.phrases["recall"]
-    numbers = [
-        int(one) if one.isdecimal() and len(one) <= MAX_DIGITS else language.numbers.get(one)
-        for one in words.folded
-    ]
-    folded = (
-        one if number is None else NUMBER_MARK for one, number in zip(words.folded, numbers, strict=True)
-    )
-    counted = replace(words, folded=tuple(folded))
+    counted = language.mark_numbers(words)
     for read in (words, counted):
         for match in table.find(read):
             span, *days = match.meanings[0].split()
             if span == "days":
                 yield int(days[0]), int(days[1])
             elif span == "ago" and read is counted:
-                said = numbers[match.first : match.last + 1]
+                said = map(language.number, words.folded[match.first : match.last + 1])
                 count = next(number for number in said if number is not None)
                 middle, margin = count * int(days[0]), int(days[0]) // 2
                 yield middle + margin, middle - margin

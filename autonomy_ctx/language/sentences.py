@@ -45,7 +45,7 @@ _LOG_LINE = lazy_pattern(
     r"|SELECT |INSERT |import \w{1,40}$|from \w{1,40} import)"
 )
 _ENDS, _WIDE_ENDS = ".!?\u2026", "。\uff01\uff1f\u061f\u06d4"
-# Not inside "[...]", which stands for what is left out. Python skips to the next character of the first class.
+# Not inside "[...]", which stands for what is left out. Python skips to a character of the first class.
 _SENTENCE_END = lazy_pattern(
     rf"[{_ENDS}{_WIDE_ENDS}\n](?:(?<=\n)\n*|(?<=[{_WIDE_ENDS}])[{_WIDE_ENDS}]*+[”」』\uff09]{{0,2}}"
     rf"|(?<=[{_ENDS}])(?<![{_ENDS}\[].)[{_ENDS}]*+[\"')\]»”\u2019*]{{0,3}}(?=\s|\Z))"

@@ -17,6 +17,8 @@ from autonomy_ctx.language.words import Words, read_table
 DEFAULT_LANGUAGE = "en"
 # Before a meaning in a table: the phrase has it only at the beginning of a clause.
 START_MARK = "^"
+# The place of a number in a phrase; a number has at most so many digits.
+NUMBER_MARK, MAX_DIGITS = "#", 3
 # What a letter counts for that tells a language.
 LETTER_VOTES = 2
 
@@ -75,8 +77,19 @@ class Language:
     code: str
     words: Mapping[str, frozenset[str]]
     phrases: Mapping[str, PhraseTable]
-    # Number words and names of months, by the folded word.
+    # Number words, by the folded word.
     numbers: Mapping[str, int]
+
+    def number(self, word: str) -> int | None:
+        """The number that a folded word is."""
+        if word.isascii() and word.isdigit():
+            return int(word) if len(word) <= MAX_DIGITS else None
+        return self.numbers.get(word)
+
+    def mark_numbers(self, words: Words) -> Words:
+        """The words with a mark in place of each number, as phrases have it."""
+        marked = [word if self.number(word) is None else NUMBER_MARK for word in words.folded]
+        return Words(words.text, tuple(marked))
 
 
 @dataclass(frozen=True, slots=True)
