@@ -306,8 +306,8 @@ def split_clauses(sentence: str, languages: Sequence[Language] = ()) -> list[str
     if "condition" in find_meanings(words, languages, most=1):
         return [sentence]
     ends = {match.end() for match in _CLAUSE_END.finditer(sentence)}
-    for at in range(1, len(words)):
-        if words.start(at) - words.end(at - 1) != 1:
+    for at in {at for language in languages for at in language.phrases["cues"].starts(words.folded)}:
+        if not at or words.start(at) - words.end(at - 1) != 1:
             continue
         some = find_meanings(words, languages, first=at, most=1)
         if "clause_start" in some or ("conjunction" in some and words.folded[at - 1] == ","):
