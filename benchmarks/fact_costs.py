@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,6 @@ COUNT = 6
 
 
 async def measure(folder: Path) -> list[Figure]:
-    if "facts" not in inspect.signature(SummarizedHistorySection).parameters:
-        return [
-            Figure(
-                name="SummarizedHistorySection has no option `facts`: nothing measured",
-                ours="no such option",
-                floor="facts=False",
-                value=1,
-                bound=0,
-            )
-        ]
     short = [one for one in make_corpus() if not is_long(one)][:COUNT]
     return [await _compose(short[0]), await _summarizer_input(short), await _cost()]
 
