@@ -189,6 +189,11 @@ def test_changes_refer_to_facts_that_hold_and_no_two_say_the_same(
     assert standing == before
 
 
+def test_a_character_that_nobody_sees_may_stand_beside_a_number() -> None:
+    text = "my budget is \u0640 400 EUR"
+    assert [change.text for change in find_facts([(1, Message("user", text))], ())] == [text]
+
+
 def test_the_first_message_may_answer_the_one_before() -> None:
     question = Message("assistant", "Plated dinner or buffet?", created_at=NOON)
     answer = Message("user", "buffet, please no seating wars", created_at=NOON)
