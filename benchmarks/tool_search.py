@@ -1,7 +1,7 @@
 """Tools on demand: what 400 tools of MCP servers take of a request, and whether the right one is found.
 
-The tools and the requests were written before the index. Every second request is held out: the weights of the
-index and its related words were chosen on the others. An agent then talks with a provider that has the rules
+The tools and the requests were written before the weights and the related words of the index. Every second
+request is held out: these were chosen on the others. An agent then talks with a provider that has the rules
 of today, while its servers come and go.
 """
 
@@ -21,7 +21,7 @@ from benchmarks.table import Figure
 
 CASES = Path(__file__).parent / "tool_cases"
 BUDGET, TURNS = 8_000, 12
-# Of the requests that were held out, and of all, the share of which the right tool is among the first five.
+# Of the requests that were held out, the share of which the right tool is among the first five.
 LEAST_FOUND = 0.95
 
 
@@ -70,7 +70,6 @@ async def measure(folder: Path) -> list[Figure]:
     """Run all parts."""
     index, requests = ToolIndex(read_tools()), read_requests()
     tuned, held_out = (found_share(index, half) for half in halves(requests))
-    found = found_share(index, requests)
     ours, plain = await talk(BUDGET), await talk(100 * BUDGET)
     return [
         Figure(
@@ -81,10 +80,10 @@ async def measure(folder: Path) -> list[Figure]:
             bound=BUDGET,
         ),
         Figure(
-            name="tool_search: right tool among the first 5, 200 requests, words only",
-            ours=f"{found:.1%}",
-            floor=f"tuned {tuned:.0%}, held out {held_out:.0%}",
-            value=found,
+            name="tool_search: right tool among the first 5, 200 requests held out, words only",
+            ours=f"{held_out:.1%}",
+            floor=f"{tuned:.1%} of those it was tuned on",
+            value=held_out,
             bound=LEAST_FOUND,
             at_most=False,
         ),

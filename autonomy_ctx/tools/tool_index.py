@@ -18,14 +18,16 @@ from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 
 # What a word counts for, by where it stands, and how fast more of the same words count less.
-NAME_WEIGHT, GROUP_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 3.0, 2.0, 1.0, 1.0
+NAME_WEIGHT, GROUP_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 3.0, 2.0, 1.0, 0.3
 SATURATION = 1.0
 # What a word counts for that begins like another one, and the letters that both have in common.
 PREFIX_WEIGHT, PREFIX_LETTERS = 0.5, 4
-# What a word counts for that means much the same.
-RELATED_WEIGHT = 0.5
-# What a tool gains that has all words of a request, in parts of its score.
-COVERAGE_GAIN = 1.0
+# What a word counts for that means much the same, and one that is related to such a word.
+RELATED_WEIGHT, REMOTE_WEIGHT = 0.6, 0.1
+# What a function word such as "who" counts for, if it is related to words of tools at all.
+FUNCTION_WEIGHT = 0.5
+# What a tool gains, in parts of its score, that has all words of a request, or whose name has no others.
+COVERAGE_GAIN, NAME_GAIN = 1.0, 0.3
 # What is added to a rank by words and one by meaning, before they are joined.
 RANK_OFFSET = 10
 # Characters of a description in the catalog, and the examples of a group of which only the number is shown.
@@ -62,12 +64,18 @@ class ToolIndex:
 
     def __init__(self, tools: Sequence[IndexedTool]) -> None:
         self.tools = tools
-        self._weights: list[dict[str, float]] = [_weigh_words(tool) for tool in tools]
-        found = Counter(word for weights in self._weights for word in weights)
-        self._rarity = {word: math.log(1 + len(tools) / count) for word, count in found.items()}
+        # By a word, the tools that have it, with what it counts there.
+        self._places: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        for at, tool in enumerate(tools):
+            for word, weight in _weigh_words(tool).items():
+                self._places[word][at] = weight
+        self._rarity = {word: math.log(1 + len(tools) / len(had)) for word, had in self._places.items()}
+        # What the words of a name, without those of the group, count for together.
+        self._names = [_name_words(tool) for tool in tools]
+        self._name_totals = [sum(self._rarity[word] for word in words) for words in self._names]
         self._related = read_related_words() if tools else {}
         self._by_prefix: defaultdict[str, list[str]] = defaultdict(list)
-        for word in found:
+        for word in self._rarity:
             self._by_prefix[word[:PREFIX_LETTERS]].append(word)
 
     def find(self, request: str, limit: int, meaning: Sequence[int] = ()) -> list[IndexedTool]:
@@ -84,38 +92,57 @@ class ToolIndex:
 
     def _by_words(self, request: str) -> list[int]:
         """The indexes of tools with words of a request, the best first."""
-        forms = [self._forms(word) for word in dict.fromkeys(_split(request))]
-        forms = [one for one in forms if one]
-        scored: list[tuple[float, int]] = []
-        most = [max(share * self._rarity[word] for word, share in one) for one in forms]
-        for at, weights in enumerate(self._weights):
-            matches = [
-                max((share * weights.get(word, 0.0) * self._rarity[word] for word, share in one))
-                for one in forms
-            ]
-            if total := sum(matches):
-                had = sum(part for part, match in zip(most, matches, strict=True) if match)
-                scored.append((total * (1 + COVERAGE_GAIN * had / sum(most)), -at))
-        return [-at for _, at in sorted(scored, reverse=True)]
+        scores: defaultdict[int, float] = defaultdict(float)
+        had: Counter[int] = Counter()
+        in_names: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        stop, asked = stop_words(), 0
+        for word in dict.fromkeys(_stems(request)):
+            if word in stop and word not in self._related:
+                continue
+            best: dict[int, tuple[float, float, str]] = {}
+            for form, share in self._forms(word).items():
+                for at, weight in self._places[form].items():
+                    match = (share * weight * self._rarity[form], share, form)
+                    best[at] = max(best.get(at, match), match)
+            asked += bool(best)
+            for at, (score, share, form) in best.items():
+                scores[at] += score * FUNCTION_WEIGHT if word in stop else score
+                had[at] += 1
+                in_names[at][form] = max(share, in_names[at].get(form, 0.0))
+        ranked = []
+        for at, score in scores.items():
+            name = sum(self._rarity[word] * in_names[at].get(word, 0.0) for word in self._names[at])
+            gain = (1 + COVERAGE_GAIN * had[at] / asked) * (
+                1 + NAME_GAIN * name / (self._name_totals[at] or 1)
+            )
+            ranked.append((score * gain, -at))
+        return [-at for _, at in sorted(ranked, reverse=True)]
 
-    def _forms(self, word: str) -> list[tuple[str, float]]:
+    def _forms(self, word: str) -> dict[str, float]:
         """The words of tools that a word stands for, with what each counts."""
         found = {word: 1.0} if word in self._rarity else {}
         if not found and len(word) >= PREFIX_LETTERS:
             found = dict.fromkeys(self._by_prefix.get(word[:PREFIX_LETTERS], ()), PREFIX_WEIGHT)
-        for one in self._related.get(word, ()):
-            if one in self._rarity:
-                found.setdefault(one, RELATED_WEIGHT)
-        return list(found.items())
+        related = self._related.get(word, frozenset())
+        remote = (one for near in related for one in self._related[near])
+        for words, share in ((related, RELATED_WEIGHT), (remote, REMOTE_WEIGHT)):
+            for one in words:
+                if one in self._rarity:
+                    found.setdefault(one, share)
+        return found
 
 
 def read_related_words() -> Mapping[str, frozenset[str]]:
     """The stems of words that mean much the same, by each of them."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for line in Path(__file__).with_name("related_words.txt").read_text(encoding="utf-8").splitlines():
-        words = [] if line.startswith("#") else normalized_words(line)
-        for word in words:
-            found[word].update(one for one in words if one != word)
+        if line.startswith("#"):
+            continue
+        first, *others = normalized_words(line)
+        for other in others:
+            if other != first:
+                found[first].add(other)
+                found[other].add(first)
     return {word: frozenset(related) for word, related in found.items()}
 
 
@@ -142,11 +169,21 @@ def _parameter_texts(schema: Mapping[str, Any]) -> Iterable[str]:
             yield " ".join(map(str, value.get("enum") or ()))
 
 
+def _name_words(tool: IndexedTool) -> list[str]:
+    """The words of a name; without those of the group, if there are others."""
+    words, group = dict.fromkeys(_split(tool.name)), set(_split(tool.group))
+    return [word for word in words if word not in group] or list(words)
+
+
 def _split(text: str) -> list[str]:
-    """The stems of the words of a text, also of names such as `listOpenIssues`, without stop words."""
+    """The stems of the words of a text without stop words."""
     stop = stop_words()
-    parts = " ".join(_WORD.findall(text)).lower()
-    return [word for word in normalized_words(parts) if word not in stop]
+    return [word for word in _stems(text) if word not in stop]
+
+
+def _stems(text: str) -> list[str]:
+    """The stems of the words of a text, also of names such as `listOpenIssues`."""
+    return normalized_words(" ".join(_WORD.findall(text)).lower())
 
 
 def write_catalog(tools: Sequence[IndexedTool], most: int, count: Callable[[str], int]) -> str:
