@@ -14,7 +14,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnknownTool
-from autonomy_ctx.formats.anthropic import FIND_TOOLS
+from autonomy_ctx.formats.base import FIND_TOOLS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.messages.message import Message, ToolCall
 from autonomy_ctx.messages.tokens import TokenCounter

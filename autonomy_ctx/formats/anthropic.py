@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from autonomy_ctx.formats.base import (
     ANTHROPIC,
     DEFAULT_REQUEST_OPTIONS,
+    FIND_TOOLS,
     CallDelta,
     CallStarted,
     ModelReply,
@@ -35,8 +36,6 @@ from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, ThinkingContent, ToolCall
 
-# The tool that finds those which are deferred.
-FIND_TOOLS = "find_tools"
 # Allows Claude to clear old results itself.
 EDITING_BETA = "context-management-2025-06-27"
 # Which field of which block each kind of delta adds to.

@@ -19,6 +19,8 @@ from autonomy_ctx.messages.message import Message, Part, TextContent, ToolCall
 from autonomy_ctx.messages.summary import SummaryBlock
 
 ANTHROPIC, BEDROCK, GOOGLE, RESPONSES = OWNERS = ("anthropic", "bedrock", "google", "responses")
+# The tool that finds those of which the definitions are deferred.
+FIND_TOOLS = "find_tools"
 
 
 def tag_signature(owner: str, signature: str) -> str:

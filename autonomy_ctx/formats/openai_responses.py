@@ -11,6 +11,7 @@ from typing import Any
 
 from autonomy_ctx.formats.base import (
     DEFAULT_REQUEST_OPTIONS,
+    FIND_TOOLS,
     RESPONSES,
     CallDelta,
     CallStarted,
@@ -39,6 +40,8 @@ from autonomy_ctx.formats.incoming import (
 from autonomy_ctx.formats.openai import OpenAIFormat, OpenAIWriter, cache_body, cache_marks, read_usage
 from autonomy_ctx.formats.outgoing import (
     DOCUMENT_MEDIA_TYPE,
+    RequestWriter,
+    ToolSpec,
     locate_breakpoints,
     mark_error,
     replace_json_surrogates,
@@ -58,6 +61,8 @@ from autonomy_ctx.messages.message import (
 
 # Under this name a call keeps the reasoning that came between it and the call before.
 REASONING_ITEMS = "reasoning_items"
+# The kinds of items that are calls.
+_CALLS = ("function_call", "tool_search_call")
 _INCOMPLETE_REASONS = {"max_output_tokens": "length", "content_filter": "refused"}
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -78,14 +83,12 @@ def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> Model
                 pieces.add_thought(_reasoning_text(item), _reasoning_signature(item))
             case "reasoning":
                 between += [_strip_reasoning(item)] if _reasoning_signature(item) else []
-            case "function_call":
+            case "function_call" | "tool_search_call" if _is_ours(item):
                 call_id = (
                     as_nonempty_text(item.get("call_id")) or as_nonempty_text(item.get("id")) or new_id()
                 )
                 extra = {REASONING_ITEMS: [dict(kept) for kept in between]} if between else EMPTY
-                calls.append(
-                    ToolCall(call_id, as_text(item.get("name")), as_text(item.get("arguments")), extra)
-                )
+                calls.append(ToolCall(call_id, _call_name(item), _call_arguments(item), extra))
                 between = []
     return ModelReply(
         parts=pieces.parts,
@@ -129,8 +132,8 @@ class ResponsesReader:
             item = dict(as_mapping(data.get("item")))
             fresh = at not in self._items
             self._items[at] = item
-            if fresh and item.get("type") == "function_call":
-                return [CallStarted(as_nonempty_text(item.get("call_id")), as_text(item.get("name")))]
+            if fresh and item.get("type") in _CALLS and _is_ours(item):
+                return [CallStarted(as_nonempty_text(item.get("call_id")), _call_name(item))]
             return []
         return self._delta(kind, at, data)
 
@@ -169,6 +172,20 @@ class ResponsesReader:
         field = "refusal" if part == "refusal" else "text"
         grown = as_text(parts[number].get(field)) + piece
         parts[number] = {**parts[number], "type": part, field: grown}
+
+
+def _is_ours(item: Mapping[str, Any]) -> bool:
+    """Tell whether a call waits for us: a search for tools may be one that the provider answers."""
+    return item.get("type") != "tool_search_call" or item.get("execution") == "client"
+
+
+def _call_name(item: Mapping[str, Any]) -> str:
+    return FIND_TOOLS if item.get("type") == "tool_search_call" else as_text(item.get("name"))
+
+
+def _call_arguments(item: Mapping[str, Any]) -> str:
+    given = item.get("arguments")
+    return json.dumps(given, ensure_ascii=False) if isinstance(given, Mapping) else as_text(given)
 
 
 def _reasoning_text(item: Mapping[str, Any]) -> str:
@@ -239,9 +256,7 @@ class ResponsesFormat(OpenAIFormat):
             body["include"] = [ENCRYPTED_REASONING]
         if request_options.tools:
             # Strict is the default here, and not every schema is fit for it.
-            body["tools"] = [
-                {"type": "function", **spec._asdict(), "strict": False} for spec in writer.tool_specs()
-            ]
+            body["tools"] = writer.encode_tools()
         if (most := request_options.max_tokens) is not None:
             if most < MIN_OUTPUT_TOKENS:
                 writer.repairs.append(
@@ -266,6 +281,30 @@ class ResponsesWriter(OpenAIWriter):
 
     text_type = "input_text"
     takes_documents = True
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), **options: Any) -> None:
+        super().__init__(tools, **options)
+        names = {self._names.wire_name(str(one["name"])) for one in tools if one.get("defer_loading")}
+        # GPT gets these with the result of a search that finds them.
+        # With a writer of its own: `repairs` tells of tools once, after the messages.
+        specs = RequestWriter(tools).tool_specs() if names else ()
+        self._deferred = {spec.name: spec for spec in specs if spec.name in names}
+        self._searches: set[str | None] = set()
+
+    def encode_tools(self) -> list[dict[str, Any]]:
+        """The tools of a request; the one that finds deferred tools is sent as the search that GPT knows."""
+        return [
+            {
+                "type": "tool_search",
+                "execution": "client",
+                "description": spec.description,
+                "parameters": spec.parameters,
+            }
+            if self._deferred and spec.name == FIND_TOOLS
+            else _encode_tool(spec)
+            for spec in self.tool_specs()
+            if spec.name not in self._deferred
+        ]
 
     def write(
         self, messages: Sequence[Message], answered_call_ids: Collection[str] = (), marks: Sequence[int] = ()
@@ -325,11 +364,20 @@ class ResponsesWriter(OpenAIWriter):
         for call in message.tool_calls:
             kept = as_mappings(call.extra.get(REASONING_ITEMS))
             items += [dict(item) for item in kept if item.get("type") == "reasoning"]
+            if self._deferred and call.name == FIND_TOOLS:
+                self._searches.add(call.id)
+                items.append(_search_item("call", call.id, arguments=self.arguments_object(call)))
+                continue
             name, arguments = self.tool_name(call.name), self.arguments_json(call)
             items.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
         return items
 
     def _result(self, message: Message) -> dict[str, Any]:
+        if message.tool_call_id in self._searches:
+            lines = dict.fromkeys(line.partition(":")[0] for line in message.text.splitlines())
+            found = [self._deferred.get(self._names.wire_name(line)) for line in lines]
+            tools = [_encode_tool(spec) | {"defer_loading": True} for spec in found if spec is not None]
+            return _search_item("output", message.tool_call_id, tools=tools)
         output = self.content(message)
         if isinstance(output, str):
             output = mark_error(message, output)
@@ -343,12 +391,23 @@ class ResponsesWriter(OpenAIWriter):
         leads = False
         for item in reversed(items):
             if item.get("type") != "reasoning":
-                leads = item.get("type") == "function_call" or item.get("role") == "assistant"
+                leads = item.get("type") in _CALLS or item.get("role") == "assistant"
             elif not leads:
                 self.repairs.append("thinking that no answer follows: left out")
                 continue
             kept.append(item)
         return kept[::-1]
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    # Strict is the default here, and not every schema is fit for it.
+    return {"type": "function", **spec._asdict(), "strict": False}
+
+
+def _search_item(part: str, call_id: str | None, **fields: Any) -> dict[str, Any]:
+    """A search for tools, or what it found, where we are who searches."""
+    head = {"type": f"tool_search_{part}", "call_id": call_id, "execution": "client"}
+    return {**head, **fields, "status": "completed"}
 
 
 def _message_item(role: str, content: str | list[dict[str, Any]]) -> dict[str, Any]:
@@ -423,7 +482,7 @@ def is_plain_item(item: Mapping[str, Any]) -> bool:
 def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """An item of the assistant as a reply has it."""
     kind = as_text(item.get("type")) or "message"
-    if kind in ("reasoning", "function_call"):
+    if kind in ("reasoning", "function_call") or (kind == "tool_search_call" and _is_ours(item)):
         return item
     if kind == "custom_tool_call":
         return {

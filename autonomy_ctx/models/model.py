@@ -24,7 +24,6 @@ from autonomy_ctx.errors import (
     ThinkingRefused,
 )
 from autonomy_ctx.formats.base import (
-    ANTHROPIC,
     NO_THINKING,
     RESPONSES,
     CacheFields,
@@ -256,8 +255,11 @@ class Model(AsyncResource):
 
     @property
     def defers_tools(self) -> bool:
-        """True if the model can be sent definitions of tools that it reads only when it has found them."""
-        return self._provider.wire_format == ANTHROPIC and self.can_compact
+        """True if the model reads some definitions of tools only when it has found them.
+
+        Of Claude and GPT, these are the models that write summaries on demand.
+        """
+        return self.can_compact
 
     def takes_block(self, block: SummaryBlock) -> bool:
         """Tell whether a summary that a provider wrote is sent to this model, and not our text."""

@@ -158,9 +158,7 @@ async def test_the_names_of_the_search_are_taken() -> None:
         Agent("a", tool_budget=10)
 
 
-@pytest.mark.parametrize(
-    ("name", "provider"), [("claude-opus-5-5", None), ("gpt-6.1-sol", "openai-responses")]
-)
+@pytest.mark.parametrize(("name", "provider"), [("claude-opus-5-5", None), ("gpt-5.2", "openai-responses")])
 async def test_a_server_that_lists_other_tools_ends_no_epoch(
     name: str, provider: str | None, sqlite_path: Path
 ) -> None:
@@ -204,14 +202,46 @@ async def test_a_server_that_lists_other_tools_ends_no_epoch(
     assert "book_room_90" in json.dumps(requests[-1][key])
 
 
-@given(st.permutations(range(400)).map(lambda order: order[:3]))
+ORDERS = st.permutations(range(400)).map(lambda order: order[:3])
+
+
+@given(ORDERS)
 @few
 def test_definitions_that_are_found_are_appended_and_the_prefix_stays(order: list[int]) -> None:
-    anyio.run(find_in_order, order)
+    anyio.run(find_with_claude, order)
 
 
-async def find_in_order(order: Sequence[int]) -> None:
-    """Find and call tools, of 400, in this order, with a provider that binds thinking to the prefix."""
+@given(ORDERS)
+@few
+def test_gpt_gets_definitions_with_the_search_that_found_them(order: list[int]) -> None:
+    anyio.run(find_with_gpt, order)
+
+
+async def find_with_gpt(order: Sequence[int]) -> None:
+    """Find and call tools, of 400, in this order; only what was found is sent, behind all that was said."""
+    bodies = await find_in_order(order, "gpt-6.1-sol", provider="openai-responses")
+    for before, after in pairwise(bodies):
+        assert after["input"][: len(before["input"])] == before["input"]
+        assert after["tools"] == before["tools"]
+    sent = bodies[-1]["tools"]
+    assert [tool for tool in sent if tool["type"] == "tool_search"] == [sent[-1]]
+    assert sent[-1]["execution"] == "client"
+    assert not any("book_room" in str(tool) for tool in sent)
+    items = bodies[-1]["input"]
+    found = [item for item in items if item.get("type") == "tool_search_output"]
+    assert [(item["call_id"], [tool["name"] for tool in item["tools"]]) for item in found] == [
+        (f"find_{number}", [f"book_room_{number}"]) for number in order
+    ]
+    assert all(tool["defer_loading"] and tool["parameters"] for item in found for tool in item["tools"])
+    asked = [item["arguments"]["query"] for item in items if item.get("type") == "tool_search_call"]
+    assert asked == [f"book_room_{number}" for number in order]
+    assert [item["output"] for item in items if item.get("type") == "function_call_output"] == [
+        f"{number}: 1 nights in Porto" for number in order
+    ]
+
+
+async def find_in_order(order: Sequence[int], name: str, **options: Any) -> list[dict[str, Any]]:
+    """Find and call tools, of 400, in this order, with a provider that has the rules of today."""
     steps = [
         {"type": "tool_use", "id": f"{kind}_{number}", "name": name, "input": given}
         for number in order
@@ -225,15 +255,19 @@ async def find_in_order(order: Sequence[int]) -> None:
     server = ProviderServer(lambda body: next(replies, done), max_tokens=400_000)  # type: ignore[arg-type]
     hotels = Server("hotels", *map(make_tool, range(400)))
     async with server.client() as client, Memory() as memory:
-        thinking = {"type": "adaptive"}
-        model = Model("claude-opus-5-5", client=client, api_key="key", retries=0, thinking=thinking)
+        model = Model(name, client=client, api_key="key", retries=0, **options)
         # Without a budget: the model defers, and these are many.
         async with made(memory, model, hotels, limits={"steps": 20}) as agent:
             reply = await agent.send("Book all of them.")
             assert agent.get_metrics()["epochs_ended"] == 0
     assert (reply.text, server.refused) == ("Done.", [])
-    bodies = [one.body for one in server.requests]
-    assert all(one.transformations == [] for one in server.requests)
+    assert all(not one.transformations for one in server.requests)
+    return [dict(one.body) for one in server.requests]
+
+
+async def find_with_claude(order: Sequence[int]) -> None:
+    """Find and call tools, of 400, with a provider that binds thinking to the prefix."""
+    bodies = await find_in_order(order, "claude-opus-5-5", thinking={"type": "adaptive"})
     for before, after in pairwise(bodies):
         assert [unmarked(one) for one in after["messages"]][: len(before["messages"])] == [
             unmarked(one) for one in before["messages"]
@@ -282,6 +316,24 @@ async def test_the_test_server_refuses_what_claude_refuses(tools: list[dict[str,
         response = await client.post("https://api.anthropic.com/v1/messages", json=body)
     assert response.status_code == 400
     assert told in response.text or "cache_control" in response.text
+
+
+@pytest.mark.parametrize(
+    ("model", "tools", "told"),
+    [
+        ("gpt-5.2", [{"type": "tool_search"}], "not supported"),
+        ("gpt-5.4", [{"type": "function", "name": "a", "defer_loading": True}], "require"),
+    ],
+)
+async def test_the_test_server_refuses_what_gpt_refuses(
+    model: str, tools: list[dict[str, Any]], told: str
+) -> None:
+    server = ProviderServer()
+    async with server.client() as client:
+        body = {"model": model, "input": "Hi.", "tools": tools}
+        response = await client.post("https://api.openai.com/v1/responses", json=body)
+    assert response.status_code == 400
+    assert told in response.text
 
 
 # -- the index ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.formats.anthropic import read_blocks
-from autonomy_ctx.formats.base import RESPONSES, ModelReply
+from autonomy_ctx.formats.base import FIND_TOOLS, RESPONSES, ModelReply
 from autonomy_ctx.formats.openai import OpenAIFormat
 from autonomy_ctx.formats.openai_responses import ResponsesFormat
 from autonomy_ctx.formats.reply_writer import (
@@ -41,6 +41,8 @@ from autonomy_ctx.testing.providers.state import (
 
 # From this version on, prefixes are cached at marks.
 _MARKED_CACHE = (5, 6)
+# From this version on, tools may be searched for.
+_SEARCHING = (5, 4)
 # Tokens: older models report whole steps.
 _STEP, _STEP_OF_5_5 = 128, 2048
 # Seconds without a request, by `prompt_cache_retention`.
@@ -56,6 +58,7 @@ _COMPACT_FIELDS = {
 def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) -> Body:
     """Check a request of the Responses API, and answer it."""
     check_gpt_format(body)
+    _check_tools(body)
     items = _read_input(state, body)
     use = _use_cache(state, body, items)
     state.count += 1
@@ -72,7 +75,7 @@ def answer_responses(state: ProviderState, body: Body, seen: ProviderRequest) ->
         "created_at": int(state.clock()),
         "model": seen.model,
         "status": "completed",
-        "output": _make_output(state, seen.reply),
+        "output": _make_output(state, seen.reply, _search_kind(body)),
         "usage": _responses_usage(use, seen.output, len(find_words(thoughts))),
     }
 
@@ -160,6 +163,32 @@ def _read_input(state: ProviderState, body: Body) -> Blocks:
     return items
 
 
+def _search_kind(body: Body) -> str | None:
+    """Who searches for tools: `server` or `client`; None if no search is offered."""
+    found = [tool for tool in body.get("tools") or () if tool.get("type") == "tool_search"]
+    return str(found[0].get("execution", "server")) if found else None
+
+
+def _check_tools(body: Body) -> None:
+    """Refuse a search that the model does not have, deferred tools without one, and its items without it."""
+    search, tools = _search_kind(body), body.get("tools") or ()
+    if search and _version_of(body) < _SEARCHING:
+        raise ProviderRefusal("Tool 'tool_search' is not supported with this model.", param="tools")
+    if search is None and any(tool.get("defer_loading") for tool in tools):
+        raise ProviderRefusal("Deferred tools require the 'tool_search' tool.", param="tools")
+    given = body.get("input")
+    for item in given if isinstance(given, list) else ():
+        if item.get("type") == "tool_search_output" and any(
+            one.get("type") != "function" or not one.get("name") for one in item["tools"]
+        ):
+            raise ProviderRefusal("Invalid value for 'tools' of 'tool_search_output'.", param="input")
+
+
+def _version_of(body: Body) -> tuple[int, int]:
+    found = re.search(r"gpt-(\d+)(?:\.(\d+))?", str(body.get("model")))
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+
+
 def _check_items(state: ProviderState, items: Sequence[Mapping[str, Any]]) -> None:
     """Refuse calls without outputs, outputs without calls, and reasoning without what followed it."""
     calls: dict[str, None] = {}
@@ -167,9 +196,9 @@ def _check_items(state: ProviderState, items: Sequence[Mapping[str, Any]]) -> No
     sent = {item.get("id") for item in items if item.get("type") == "reasoning"}
     for at, item in enumerate(items):
         match item.get("type"):
-            case "function_call":
+            case "function_call" | "tool_search_call":
                 calls[str(item["call_id"])] = None
-            case "function_call_output":
+            case "function_call_output" | "tool_search_output":
                 if item["call_id"] not in calls:
                     raise ProviderRefusal(
                         f"No tool call found for function call output with call_id {item['call_id']}.",
@@ -209,7 +238,7 @@ def _open(state: ProviderState, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_follower(item: Mapping[str, Any], expected: Any) -> bool:
-    if item.get("type") == "function_call":
+    if item.get("type") in ("function_call", "tool_search_call"):
         return bool(item["call_id"] == expected)
     return expected == "message" and item.get("role") == "assistant"
 
@@ -259,8 +288,7 @@ def _use_cache(state: ProviderState, body: Body, items: Blocks) -> CacheUse:
         state, total, code="context_length_exceeded", param="input" if "input" in body else "messages"
     )
     model = str(body.get("model"))
-    found = re.search(r"gpt-(\d+)(?:\.(\d+))?", model)
-    version = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    version = _version_of(body)
     owner = [state.organization, model]
     if version < _MARKED_CACHE:
         life = _RETENTION[body.get("prompt_cache_retention") or "24h"]
@@ -341,15 +369,18 @@ def _make_position(
 # -- replies -------------------------------------------------------------------------------------
 
 
-def _make_output(state: ProviderState, reply: Sequence[Mapping[str, Any]]) -> Blocks:
+def _make_output(state: ProviderState, reply: Sequence[Mapping[str, Any]], search: str | None) -> Blocks:
     """The content of a reply as items; reasoning is sealed with the item that follows it."""
     output: Blocks = []
     reasoning: str | None = None
     for number, block in enumerate(reply):
         name = f"{state.count:04}_{number}"
         match block["type"]:
+            case "tool_use" if search == "client" and block["name"] == FIND_TOOLS:
+                item: Body = {"type": "tool_search_call", "id": f"tsc_{name}", "call_id": block["id"]}
+                item |= {"execution": search, "arguments": block["input"]}
             case "tool_use":
-                item: Body = {"type": "function_call", "id": f"fc_{name}", "call_id": block["id"]}
+                item = {"type": "function_call", "id": f"fc_{name}", "call_id": block["id"]}
                 item |= {"name": block["name"], "arguments": json.dumps(block["input"])}
             case "text":
                 text = {"type": "output_text", "text": block["text"], "annotations": []}
