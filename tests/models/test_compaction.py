@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from autonomy_ctx import Message, Model
-from autonomy_ctx.errors import ModelUnavailable
+from autonomy_ctx import Message, Model, ToolCall
+from autonomy_ctx.errors import ModelError, ModelUnavailable
 from autonomy_ctx.formats.base import ReplyFinished
 from autonomy_ctx.formats.compaction import can_compact
 from autonomy_ctx.messages.summary import Segment, Summary, SummaryBlock
@@ -78,6 +78,72 @@ async def test_claude_clears_results_itself_if_it_is_told_to_and_still_compacts(
     assert first.body["context_management"] == {"edits": [clearing]}
     assert "context-management-2025-06-27" in first.headers["anthropic-beta"]
     assert "context_management" not in last.body
+
+
+def read_files(count: int, words: int = 100) -> list[Message]:
+    messages = [RULES, Message("user", "Read all files.")]
+    for number in range(count):
+        call = ToolCall(f"call_{number}", "read", f'{{"path": "{number}"}}')
+        messages += [
+            Message("assistant", None, tool_calls=[call]),
+            Message("tool", "word " * words, tool_call_id=call.id, name="read"),
+        ]
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("options", "cleared"),
+    [
+        ({}, 0),
+        ({"trigger": {"type": "input_tokens", "value": 900}}, 7),
+        ({"trigger": {"type": "input_tokens", "value": 1_500}}, 0),
+        ({"trigger": {"type": "tool_uses", "value": 9}}, 7),
+        ({"keep": {"type": "tool_uses", "value": 9}}, 1),
+        ({"clear_at_least": {"type": "input_tokens", "value": 600}}, 7),
+        ({"clear_at_least": {"type": "input_tokens", "value": 900}}, 0),
+        ({"exclude_tools": ["read"]}, 0),
+        ({"clear_tool_inputs": True}, 7),
+    ],
+)
+async def test_claude_clears_the_results_that_the_option_says(options: dict[str, Any], cleared: int) -> None:
+    if options and "trigger" not in options:
+        options = {"trigger": {"type": "input_tokens", "value": 900}, **options}
+    server, messages = ProviderServer(), read_files(10)
+    edit = {"type": "clear_tool_uses_20250919", **options}
+    managements: list[dict[str, Any]] = [{}, {"context_management": {"edits": [edit]}}]
+    for management in managements:
+        reply = await make_model(server, **management).complete_chat(messages, [LOOK_UP])
+    plain, asked = server.requests
+    assert server.refused == []
+    assert asked.body["messages"] == plain.body["messages"]
+    assert sum(edit["cleared_tool_uses"] for edit in asked.applied_edits) == cleared
+    saved = sum(edit["cleared_input_tokens"] for edit in asked.applied_edits)
+    assert asked.use.total == reply.usage.input_tokens == plain.use.total - saved
+    assert bool(saved) == bool(cleared)
+
+
+async def test_claude_clears_results_and_keeps_the_thinking_after_them() -> None:
+    server = ProviderServer()
+    edit = {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 5}}
+    editing: dict[str, Any] = {
+        "context_management": {"edits": [edit]},
+        "cache_control": {"type": "ephemeral"},
+    }
+    model = make_model(server, thinking=BINDING, headers=BINDING_HEADER, **editing)
+    await talk(model, 3, read_files(10, words=300))
+    assert server.refused == []
+    assert [one.thinking for one in server.requests] == [0, 1, 2]
+    assert all(one.applied_edits and not one.transformations for one in server.requests)
+    # What is cleared stays so, and what follows is read from the cache.
+    assert server.requests[-1].cached > 0.8 * server.requests[-1].use.total
+
+
+async def test_claude_refuses_an_edit_that_it_does_not_know() -> None:
+    server = ProviderServer()
+    model = make_model(server, retries=0, context_management={"edits": [{"type": "clear_all"}]})
+    with pytest.raises(ModelError):
+        await talk(model, 1)
+    assert "clear_all" in server.refused[0].error
 
 
 async def test_thinking_survives_two_blocks() -> None:

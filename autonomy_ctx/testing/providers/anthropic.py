@@ -10,6 +10,7 @@ from autonomy_ctx.testing.providers import claude_checks as checks
 from autonomy_ctx.testing.providers import compaction
 from autonomy_ctx.testing.providers.cache import LIVES, CachePosition, CacheUse
 from autonomy_ctx.testing.providers.claude_models import ClaudeModel
+from autonomy_ctx.testing.providers.clearing import clear_tool_uses
 from autonomy_ctx.testing.providers.diagnosis import diagnose_claude
 from autonomy_ctx.testing.providers.output_format import check_claude_format
 from autonomy_ctx.testing.providers.state import (
@@ -56,10 +57,15 @@ def answer_messages(
     check_thinking(state, chain, body, messages, seen)
     check_open_loop(state, body, messages)
     positions = _list_positions(body, messages, chain.dropped)
+    original = sum(len(one.words) for one in positions)
+    edited = clear_tool_uses(body, messages, original)
+    if edited.applied:
+        positions = _list_positions(body, edited.messages, chain.dropped)
     total = sum(len(one.words) for one in positions)
     check_window(state, total)
     if counts:
-        return {"input_tokens": total}
+        managed = {"context_management": {"original_input_tokens": original}}
+        return {"input_tokens": total, **(managed if "context_management" in body else {})}
     state.count += 1
     use = state.cache.use_claude(
         _cache_key(state, body), positions, least=model.min_cached_tokens, now=state.clock()
@@ -88,6 +94,9 @@ def answer_messages(
         "stop_sequence": None,
         "usage": usage,
     }
+    if "context_management" in body:
+        seen.applied_edits = edited.applied
+        reply["context_management"] = {"applied_edits": edited.applied}
     reply |= diagnose_claude(state, body, betas, use)
     state.sent[reply["id"]] = body
     if checks.BINDING_BETA in betas:

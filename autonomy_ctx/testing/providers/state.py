@@ -51,6 +51,8 @@ class ProviderRequest:
     error: str = ""
     # As in `input_transformations` of a reply.
     transformations: list[dict[str, str]] = field(default_factory=list)
+    # As in `context_management` of a reply.
+    applied_edits: Sequence[Mapping[str, Any]] = ()
     # The number of thinking blocks that the model could read.
     thinking: int = 0
     # The content of the reply, in the words of the Messages API.
