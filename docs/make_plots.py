@@ -26,8 +26,9 @@ from autonomy_ctx.replay import (
     replay,
 )
 from benchmarks.cost import Run
-from benchmarks.kinds import Kind, make_kinds
+from benchmarks.kinds import Kind, make_coder, make_kinds
 from benchmarks.replay import make_talk
+from benchmarks.tool_search import read_tools
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -45,6 +46,10 @@ BUDGETS = (1500, 2000, 3000, 4000, None)
 # What the model that writes summaries costs, as a part of what the one that reads contexts costs.
 SHARES = (0, 0.25, 0.5, 0.75, 1)
 SUMMARY_CEILINGS = (20, 40, 80)
+# The tokens of an excerpt of a result, and of the definitions of tools.
+RESULT_TOKENS, TOOL_BUDGET = (None, 300), (None, 8_000)
+# The tool that the recorded agents call.
+LOOK_UP = {"name": "look_up", "description": "Look something up.", "parameters": {"type": "object"}}
 WIDTH = pictures.WIDTH
 # The colours of the parts of a bar, then those of curves.
 BAR = (0, 7, 2, 3)
@@ -152,6 +157,9 @@ class Results:
     kinds: list[tuple[Kind, ReplayReport]]
     # The cost of each kind with `"auto"`, as `python -m benchmarks cost` measures it.
     auto: list[float]
+    # The coding agent: with excerpts of results, and with many tools.
+    results: ReplayReport
+    tools: ReplayReport
 
     def run(self, **numbers: int | None) -> ReplayRun:
         """The run of the support agent with these numbers; the usual ones for the others."""
@@ -182,11 +190,16 @@ async def run_replays() -> Results:
     price = price_of(PRICE_NAME)
     assert price is not None
     uncached = SettingGrid(settings=tuple(map(summary_setting, SUMMARY_CEILINGS)), skipped=())
+    coder, specs = make_coder(), [LOOK_UP, *(tool.spec for tool in read_tools())]
+    results = make_grid(floors=[FLOOR], ceilings=[CEILING], result_tokens=RESULT_TOKENS)
+    tools = make_grid(floors=[FLOOR], ceilings=[CEILING], tool_budgets=TOOL_BUDGET)
     return Results(
         await replay(support, support_grid(), price=PRICE_NAME),
         await replay(support, uncached, price=Price(input=price.input, output=price.output)),
         kinds,
         [run.bill.cost for run in auto],
+        await replay(coder, results, price=PRICE_NAME),
+        await replay(coder, tools, price=PRICE_NAME, tools=specs[:400]),
     )
 
 
@@ -411,6 +424,17 @@ def list_rows(results: Results) -> str:
     return "".join(rows)
 
 
+def list_room_rows(results: Results) -> str:
+    """A row for each setting of results and tools of the coding agent."""
+    told = ("results as they are", "excerpts of 300 tokens", "400 tools, all listed", "400 tools, on demand")
+    runs = [*results.results.runs, *results.tools.runs]
+    return "".join(
+        f"| {name} | {money(run.cost)} | {run.mean_context:,} | {percent(run.facts_share)} "
+        f"| {percent(run.names_share)} |\n"
+        for name, run in zip(told, runs, strict=True)
+    )
+
+
 def list_sentences(results: Results) -> list[str]:
     """The sentences of the page that have numbers of the replays."""
     whole, default, larger = results.support.whole, results.run(ceiling=20), results.run()
@@ -473,7 +497,7 @@ def main() -> None:
     results = anyio.run(run_replays)
     for name, picture in draw_all(results).items():
         (FOLDER / "images" / name).write_text(picture, encoding="utf-8")
-    sys.stdout.write("\n".join((list_rows(results), *list_sentences(results), "")))
+    sys.stdout.write("\n".join((list_rows(results), list_room_rows(results), *list_sentences(results), "")))
 
 
 if __name__ == "__main__":

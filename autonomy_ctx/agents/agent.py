@@ -61,6 +61,7 @@ from autonomy_ctx.agents.reply import (
 )
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
+from autonomy_ctx.agents.tool_search import MIN_TOOL_BUDGET
 from autonomy_ctx.agents.turn import TurnRunner
 from autonomy_ctx.agents.turn_queue import (
     TURN_LEASE_SECONDS,
@@ -97,7 +98,6 @@ if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
 
 QUEUE_LIMIT = 10
-MIN_TOOL_BUDGET = 500
 # The conversations whose newest context is kept, to tell how the next one differs.
 MAX_CONTEXTS = 256
 

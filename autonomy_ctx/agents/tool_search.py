@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CALL_TOOL = "call_tool"
 FOUND_TOOLS, MAX_FOUND = 5, 20
+MIN_TOOL_BUDGET = 500
 # Of the budget that listed tools leave, what the catalog may take; the rest is for what is found.
 CATALOG_SHARE = 0.5
 MIN_CATALOG_TOKENS = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -55,6 +56,8 @@ async def replay_conversation(
     budget: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
     result_tokens: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
     clear_results: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
+    tools: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    tool_budget: Annotated[str, typer.Option(metavar="N,N,...")] = NO_LIMIT,
     auto: bool = False,
     model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     price: Annotated[
@@ -84,6 +87,8 @@ async def replay_conversation(
         budget: The maximum number of tokens of a context; none for no budget.
         result_tokens: Show longer results of tools as excerpts; none for whole results.
         clear_results: Turns after which large results become a line each; none for never.
+        tools: A JSON file with the definitions of the tools, as a model or an MCP server has them.
+        tool_budget: Find tools on demand beyond so many tokens of definitions; none for all tools listed.
         auto: Try context_summary='auto', too, which decides by the prices.
         model: The model that writes the summaries. Without it: digests.
         limit: Count the turns with more tokens. Without it: the model's window.
@@ -99,6 +104,7 @@ async def replay_conversation(
         budgets=_read_limits("--budget", budget),
         result_tokens=_read_limits("--result-tokens", result_tokens),
         clear_results=_read_limits("--clear-results", clear_results),
+        tool_budgets=_read_limits("--tool-budget", tool_budget),
         auto=auto,
     )
     if html is not None and not html.parent.is_dir():
@@ -119,6 +125,7 @@ async def replay_conversation(
                 limit=limit,
                 model=writer,
                 cache_seconds=cache_seconds,
+                tools=[] if tools is None else await anyio.to_thread.run_sync(_read_tools, tools),
                 on_progress=lambda done, _: tell(done),
             )
     if html is not None:
@@ -159,6 +166,16 @@ def _read_limits(option: str, given: str) -> list[int | None]:
     for part in given.split(","):
         found += [None] if part.strip().lower() == NO_LIMIT else _read_numbers(option, part)
     return found
+
+
+def _read_tools(path: Path) -> list[dict[str, Any]]:
+    """The definitions in a file: a list, or an object with `tools`."""
+    try:
+        read = json.loads(path.read_bytes())
+        found = read["tools"] if isinstance(read, dict) else read
+        return [{"input_schema": one.get("inputSchema"), **one} for one in found]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WrongInput(f"{path} is no list of definitions of tools: {error}") from None
 
 
 async def _read_source(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from autonomy_ctx.agents.tool_search import MIN_TOOL_BUDGET
 from autonomy_ctx.compaction.config import DEFAULT_SIZE, ContextSummaryConfig, choose_limits, resolve_settings
 from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
 from autonomy_ctx.validation import check_int
@@ -20,7 +21,7 @@ class ReplaySetting:
     """The numbers of `context_summary`, and the budget of the template in tokens; None for no budget.
 
     Results of more than `result_tokens` are shown as excerpts, and leave after `clear_results` turns, if
-    these are given.
+    these are given. Tools are found on demand beyond `tool_budget` tokens of definitions.
     """
 
     floor: int
@@ -31,11 +32,13 @@ class ReplaySetting:
     auto: bool = False
     result_tokens: int | None = None
     clear_results: int | None = None
+    tool_budget: int | None = None
 
     def __post_init__(self) -> None:
         resolve_settings(self.config(None))
         check_int("result_tokens", self.result_tokens, least=MIN_RESULT_TOKENS, optional=True)
         check_int("budget", self.budget, optional=True)
+        check_int("tool_budget", self.tool_budget, least=MIN_TOOL_BUDGET, optional=True)
         if self.budget is not None and self.budget < 2 * self.size and self.size != DEFAULT_SIZE:
             raise ValueError(
                 f"budget ({self.budget}) leaves too little room beside a summary of size {self.size}; "
@@ -63,6 +66,8 @@ class ReplaySetting:
             parts.append(f"results {self.result_tokens:,}")
         if self.clear_results is not None:
             parts.append(f"cleared after {self.clear_results}")
+        if self.tool_budget is not None:
+            parts.append(f"tools {self.tool_budget:,}")
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,6 +82,8 @@ class ReplaySetting:
             budget += f', limits={{"tool_result_tokens": {self.result_tokens}}}'
         if self.clear_results is not None:
             budget += f", clear_results_after={self.clear_results}"
+        if self.tool_budget is not None:
+            budget += f", tool_budget={self.tool_budget}"
         if self.auto:
             return f'context_summary="auto"{budget}'
         return f'context_summary={{"floor": {self.floor}, "ceiling": {self.ceiling}{size}}}{budget}'
@@ -99,13 +106,14 @@ def make_grid(
     auto: bool = False,
     result_tokens: Iterable[int | None] = (None,),
     clear_results: Iterable[int | None] = (None,),
+    tool_budgets: Iterable[int | None] = (None,),
 ) -> SettingGrid:
     """All valid combinations, and `auto` if asked for. Raises ValueError if there are none or too many."""
     settings: dict[ReplaySetting, None] = {}
     skipped: dict[str, None] = {}
     results: list[dict[str, Any]] = [
-        {"result_tokens": tokens, "clear_results": turns}
-        for tokens, turns in product(result_tokens, clear_results)
+        {"result_tokens": tokens, "clear_results": turns, "tool_budget": tools}
+        for tokens, turns, tools in product(result_tokens, clear_results, tool_budgets)
     ]
     combinations = list(product(results, budgets, sizes, ceilings, floors))
     if len(combinations) > MAX_SETTINGS:

@@ -25,11 +25,13 @@ from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.models.catalog import cache_rule, find_context_window, price_of
+from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.replay.conversation import FIRST_TIME, RecordedConversation, RecordedTurn
 from autonomy_ctx.replay.grid import ReplaySetting, SettingGrid, make_grid
 from autonomy_ctx.replay.recommendation import recommend
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun, TurnMeasure
 from autonomy_ctx.replay.retention import ConversationIndex, RetentionMeter, SaidBefore
+from autonomy_ctx.replay.tools import SEARCH_TOKENS, ReplayedTools
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.template.composed import ComposedContext
@@ -59,6 +61,7 @@ async def replay(
     limit: int | None = None,
     model: Any = None,
     cache_seconds: float = CACHE_SECONDS,
+    tools: Sequence[Any] = (),
     on_progress: Progress | None = None,
 ) -> ReplayReport:
     """Run a conversation against each setting of a grid, and recommend one.
@@ -67,12 +70,15 @@ async def replay(
     writes the summaries; without it they are digests, and their cost is estimated as if the priced model had
     written them, after the cached request where that costs less. Turns with a context of more than `limit`
     tokens are counted; the default limit is the context window of the priced model. After a pause of more
-    than `cache_seconds`, nothing is cached.
+    than `cache_seconds`, nothing is cached. `tools` are the definitions that each request had; a setting with
+    a `tool_budget` needs them.
     """
     name, known_price = _read_price(price)
     check_int("limit", limit, optional=True)
     check_seconds("cache_seconds", cache_seconds)
     grid = grid or make_grid()
+    if not tools and any(setting.tool_budget is not None for setting in grid.settings):
+        raise ValueError("a setting has a `tool_budget`; give the definitions of the tools")
     turns = conversation.turns()
     if not turns:
         raise ValueError(
@@ -88,6 +94,7 @@ async def replay(
         summary_price=known_price if model is None else price_of(model) or known_price,
         limit=limit,
         cache_seconds=cache_seconds,
+        tools=[tool_spec(tool) for tool in tools],
     )
     total = len(turns) * len(grid.settings)
     runs: list[ReplayRun] = []
@@ -141,6 +148,7 @@ class _Record:
     summary_price: Price
     limit: int | None
     cache_seconds: float
+    tools: Sequence[dict[str, Any]]
     counter: TokenCounter = field(default_factory=TokenCounter)
 
     def tokens(self, message: Message | None) -> int:
@@ -233,6 +241,7 @@ class _SettingRun:
             [*([SystemInstructionsSection(instructions)] if instructions else []), self._section],
             max_tokens=setting.budget,
         )
+        self._tools = ReplayedTools(record.tools, setting.tool_budget, record.counter)
         self._meter = RetentionMeter(record.index)
         self._summaries = _SummaryCosts(record, model is not None)
         self._measures: list[TurnMeasure] = []
@@ -256,8 +265,16 @@ class _SettingRun:
             if context is None:
                 continue
             output = self._record.tokens(request.answer)
-            cached = 0 if context.shared is None else context.shared.tokens
-            totals.add(self._record.price, context.tokens, len(context.messages), cached, output)
+            if context.shared is None or context.end_reason is not None:
+                self._tools.begin_epoch()
+            tokens, cached = context.tokens + self._tools.tokens, 0
+            if context.shared is not None:
+                cached = context.shared.tokens + self._tools.tokens
+            # The model that wants to call a tool which is not listed asks for it first.
+            for found in self._tools.find(request.answer):
+                totals.add(self._record.price, tokens, len(context.messages), cached, SEARCH_TOKENS)
+                cached, tokens = tokens, tokens + found
+            totals.add(self._record.price, tokens, len(context.messages), cached, output)
             totals.was_cut |= bool(context.cut)
             if number == 0:
                 whole, meter = self._record.conversation.messages, self._meter
@@ -421,6 +438,7 @@ def _measure_whole(record: _Record) -> ReplayRun:
     """Measure the turns with the whole history in every context: arithmetic, nothing is composed."""
     instructions = record.conversation.instructions
     start = record.tokens(Message("system", instructions)) if instructions else 0
+    start += ReplayedTools(record.tools, None, record.counter).tokens
     tokens, count = start, bool(instructions) + 0
     cached, last = 0, None
     measures = []

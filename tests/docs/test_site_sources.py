@@ -100,6 +100,7 @@ def test_the_page_about_numbers_has_those_of_the_plots(plots: tuple[dict[str, An
     program, results = plots
     page = (DOCS / "how-to" / "choose-numbers.md").read_text(encoding="utf-8")
     assert "|---|---|---|---|---|---|---|\n" + program["list_rows"](results) + "\n" in page
+    assert "|---|---|---|---|---|\n" + program["list_room_rows"](results) + "\n" in page
     words = " ".join(page.split())
     missing = [sentence for sentence in program["list_sentences"](results) if sentence not in words]
     assert missing == [], "run `python docs/make_plots.py` and put what it prints into the page"

@@ -54,6 +54,42 @@ def test_a_setting_says_what_to_write_in_a_program() -> None:
     assert setting.as_argument() == wanted
 
 
+def definitions(count: int) -> list[dict[str, Any]]:
+    words = "What it does, in many words. " * 20
+    return [
+        {"name": f"read_{number}", "description": words, "inputSchema": {"type": "object"}}
+        for number in range(count)
+    ]
+
+
+async def test_tools_on_demand_make_contexts_shorter_and_cost_a_request_each() -> None:
+    grid = make_grid(floors=(6,), ceilings=(40,), tool_budgets=(None, 2_000))
+    assert [one.label for one in grid.settings] == ["6/40", "6/40, tools 2,000"]
+    assert grid.settings[-1].as_argument().endswith(", tool_budget=2000")
+    messages: list[dict[str, Any]] = []
+    for number in range(6):
+        function = {"name": f"read_{number // 2 * 20}", "arguments": "{}"}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        messages += [
+            {"role": "user", "content": f"Read file {number}."},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "Nothing to see."},
+            {"role": "assistant", "content": f"File {number} is read."},
+        ]
+    talk = RecordedConversation(messages)
+    report = await replay(talk, grid, tools=definitions(100))
+    listed, on_demand = report.runs
+    assert on_demand.mean_context < listed.mean_context / 4
+    assert report.whole.mean_context == listed.mean_context
+    # Two turns call the same tool, and the first of them finds it.
+    assert [turn.requests for turn in on_demand.turns] == [3, 2, 3, 2, 3, 2]
+    assert [turn.requests for turn in listed.turns] == [2] * 6
+    few = await replay(talk, grid, tools=definitions(3))
+    assert len({run.cost for run in few.runs}) == 1
+    with pytest.raises(ValueError, match="give the definitions"):
+        await replay(talk, grid)
+
+
 async def test_results_as_excerpts_and_lines_make_contexts_shorter() -> None:
     grid = make_grid(floors=(6,), ceilings=(12,), result_tokens=(None, 300), clear_results=(None, 1))
     assert [one.label for one in grid.settings] == [
