@@ -42,7 +42,7 @@ from autonomy_ctx.testing.providers.state import (
 # From this version on, prefixes are cached at marks.
 _MARKED_CACHE = (5, 6)
 # From this version on, tools may be searched for.
-_SEARCHING = (5, 4)
+_TOOL_SEARCH = (5, 4)
 # Tokens: older models report whole steps.
 _STEP, _STEP_OF_5_5 = 128, 2048
 # Seconds without a request, by `prompt_cache_retention`.
@@ -172,7 +172,7 @@ def _search_kind(body: Body) -> str | None:
 def _check_tools(body: Body) -> None:
     """Refuse a search that the model does not have, deferred tools without one, and its items without it."""
     search, tools = _search_kind(body), body.get("tools") or ()
-    if search and _version_of(body) < _SEARCHING:
+    if search and _version_of(body) < _TOOL_SEARCH:
         raise ProviderRefusal("Tool 'tool_search' is not supported with this model.", param="tools")
     if search is None and any(tool.get("defer_loading") for tool in tools):
         raise ProviderRefusal("Deferred tools require the 'tool_search' tool.", param="tools")
