@@ -263,7 +263,8 @@ def _weigh_ends(said_in: tuple[str, ...], sample: str, role: ChatRole, who: str)
     return lines
 
 
-_weigh_once = word_cache(2048)(_weigh_ends)
+# As many texts as the digests of a few conversations have; each is read again when a digest grows.
+_weigh_once = word_cache(512)(_weigh_ends)
 
 
 def _text_ends(text: str, ends: int) -> tuple[str, ...]:

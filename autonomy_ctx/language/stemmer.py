@@ -18,7 +18,7 @@ from autonomy_ctx.messages.text_cache import word_cache
 MAX_STEM_LENGTH = 40
 
 
-@word_cache(65_536)
+@word_cache(8_192)
 def stem_word(word: str) -> str:
     """The stem of an English word in lower case; a word of another script stays as it is."""
     return language_stem(word, DEFAULT_LANGUAGE) if word.isascii() else word

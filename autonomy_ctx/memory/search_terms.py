@@ -230,7 +230,7 @@ def _text_languages(runs: Sequence[str]) -> tuple[str, ...]:
     return (DEFAULT_LANGUAGE,) if DEFAULT_LANGUAGE in found else found
 
 
-@word_cache(65_536)
+@word_cache(8_192)
 def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
     """The other forms of a word, marked. What a question may be spelled like is left to the question."""
     form = fold_script(word)
