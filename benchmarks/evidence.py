@@ -5,6 +5,8 @@ block writer, so that only the choice of messages differs:
 
 - `recall`: `recall()`, as a section or a tool calls it;
 - `BM25`: all messages by BM25 over the stems of the question; `BM25, user`: those of the user alone;
+- `recall, with facts and summaries`: where the data have facts and summaries that a model wrote, these are
+  stored beside the messages that they name;
 - `oracle`: the evidence itself. It tells how much the block has room for.
 
 With an embedder that is installed (see `recall_vectors`) also `vectors` alone, `BM25 + vectors` by reciprocal
@@ -23,8 +25,9 @@ from autonomy_ctx import Memory
 from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import RecallHit, render_recall
 from autonomy_ctx.memory.search_text import query_terms
-from autonomy_ctx.memory.store import IndexedMessage
+from autonomy_ctx.memory.store import IndexedMessage, Key, StoredSegment
 from autonomy_ctx.memory.term_index import TermIndex
+from autonomy_ctx.messages.fact import FactChange, clean_fact_text
 from autonomy_ctx.messages.message import ChatRole
 from benchmarks.recall_vectors import BenchmarkEmbedder, find_embedders
 
@@ -44,6 +47,14 @@ class Asked(NamedTuple):
     evidence: frozenset[str]
 
 
+class Derived(NamedTuple):
+    """A text that was made from messages, and the ids of the first and of the last of them."""
+
+    first: str
+    last: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicCase:
     """A conversation of a public benchmark, as dicts for `add_messages`, with its questions."""
@@ -51,6 +62,9 @@ class PublicCase:
     name: str
     messages: Sequence[Mapping[str, Any]]
     questions: Sequence[Asked]
+    # What a model wrote of messages. The summaries cover all messages from the first on.
+    facts: Sequence[Derived] = ()
+    summaries: Sequence[Derived] = ()
 
 
 class Tally:
@@ -107,6 +121,28 @@ class Ways:
 
     async def _recall(self, asked: Asked, budget: int) -> Any:
         return await recall(self.memory, SCOPE, asked.text, conversation=TALK, max_tokens=budget)
+
+    async def store_derived(self) -> None:
+        """Store the facts and summaries of the case as those of the conversation."""
+        store, key = self.memory.store, Key("", SCOPE, TALK)
+        positions = {one.message.id: one.position for one in self._index.messages}
+        generation = (await store.head(key)).generation
+        for made in self.case.summaries:
+            first, last = positions[made.first], positions[made.last]
+            tokens = self.memory.token_counter.count_text(made.text)
+            segment = StoredSegment(first=first, last=last, text=made.text, tokens=tokens, model="data")
+            changes = [
+                FactChange(
+                    action="add",
+                    position=position,
+                    created_at=self._index.messages[position - 1].message.created_at,
+                    text=clean_fact_text(fact.text),
+                    source="model",
+                )
+                for fact in self.case.facts
+                if first <= (position := positions[fact.first]) <= last
+            ]
+            assert await store.commit_segment(key, segment, generation=generation, fence=None, facts=changes)
 
     def _hits(self, scores: Mapping[int, float] | None = None) -> Iterator[RecallHit]:
         """Messages of the index by their numbers, with scores."""
@@ -178,6 +214,10 @@ async def measure_cases(cases: Sequence[PublicCase]) -> dict[str, Tally]:
             async with open_case(case, embedder) as look:
                 for way in ways:
                     await _measure_way(look, way, tallies.setdefault(way + suffix, Tally()))
+                if case.summaries:
+                    await look.store_derived()
+                    name = f"recall, with facts and summaries{suffix}"
+                    await _measure_way(look, "recall", tallies.setdefault(name, Tally()))
     return tallies
 
 

@@ -2,7 +2,8 @@
 
 `PATH` is a checkout of `snap-research/locomo` on GitHub, whose data stay there: ten conversations of two
 people over months, in `data/locomo10.json` or in the archive `data/locomo10.zip`. The questions of category
-5, which have no answer, are left out. The figures are as in `beam`.
+5, which have no answer, are left out. The figures are as in `beam`. The data have facts ("observations") and
+a summary of each session, which a model wrote: a row of its own has them as our facts and summaries.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from benchmarks.evidence import BUDGETS, Asked, PublicCase, measure_cases, show_tallies
+from benchmarks.evidence import BUDGETS, Asked, Derived, PublicCase, measure_cases, show_tallies
 from benchmarks.table import Figure
 
 MIN_ALL = dict(zip(BUDGETS, (0.80, 0.86, 0.90), strict=True))
@@ -63,15 +64,37 @@ def _read_case(name: str, sample: dict[str, Any]) -> PublicCase:
         if asked["category"] != UNANSWERABLE
         and (evidence := known.intersection(_ID.findall(" ".join(asked.get("evidence", ())))))
     ]
-    return PublicCase(name=name, messages=messages, questions=questions)
+    facts, summaries = list(_read_facts(talk, known)), list(_read_summaries(talk))
+    return PublicCase(name=name, messages=messages, questions=questions, facts=facts, summaries=summaries)
+
+
+def _sessions(talk: Mapping[str, Any]) -> Iterator[str]:
+    number = 1
+    while f"session_{number}" in talk:
+        yield f"session_{number}"
+        number += 1
+
+
+def _read_facts(talk: Mapping[str, Any], known: frozenset[str]) -> Iterator[Derived]:
+    for session in _sessions(talk):
+        for facts in talk.get(f"{session}_observation", {}).values():
+            for text, sources in facts:
+                for source in [sources] if isinstance(sources, str) else sources:
+                    if source in known:
+                        yield Derived(source, source, text)
+
+
+def _read_summaries(talk: Mapping[str, Any]) -> Iterator[Derived]:
+    for session in _sessions(talk):
+        said = [one["dia_id"] for one in talk[session]]
+        yield Derived(said[0], said[-1], talk[f"{session}_summary"])
 
 
 def _read_messages(talk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    number = 1
-    while f"session_{number}" in talk:
-        began = f"{talk[f'session_{number}_date_time']} +0000"
+    for session in _sessions(talk):
+        began = f"{talk[f'{session}_date_time']} +0000"
         time = datetime.strptime(began, "%I:%M %p on %d %B, %Y %z")
-        for said in talk[f"session_{number}"]:
+        for said in talk[session]:
             time += timedelta(seconds=30)
             picture = f" [shares {said['blip_caption']}]" if said.get("blip_caption") else ""
             yield {
@@ -80,4 +103,3 @@ def _read_messages(talk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "content": f"{said['speaker']}: {said['text']}{picture}",
                 "timestamp": time.isoformat(),
             }
-        number += 1

@@ -1,9 +1,10 @@
 """`recall`: finds old messages that are relevant to a question.
 
-There is one score. Words and meaning find messages; days that the question names add to it; who said it and
-whether it only asks lower it; neighbours inherit of it (answers rarely repeat the words of the question). A
-question that asks how to do something also needs the rules and preferences of the user, and one about an
-order the first messages of each day. What fits into a token limit is shown, the best first.
+There is one score. Words and meaning find messages, also the words of facts and summaries that were made from
+them; days that the question names add to it; who said it and whether it only asks lower it; neighbours
+inherit of it (answers rarely repeat the words of the question). A question that asks how to do something also
+needs the rules and preferences of the user, and one about an order the first messages of each day. What fits
+into a token limit is shown, the best first.
 """
 
 from __future__ import annotations
@@ -223,6 +224,10 @@ def rank_messages(
     for prefix in asked.prefixes:
         weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
     by_words = scores = index.score(weights)
+    by_keys = index.score_keys(weights)
+    if by_keys:
+        scores = by_words | {at: by_words.get(at, 0.0) + gain for at, gain in by_keys.items()}
+    by_text = scores
     if meaning:
         numbers = index.numbers
         near = {numbers[place]: score for place, score in meaning.items() if place in numbers}
@@ -272,15 +277,18 @@ def rank_messages(
         places[place] = places.get(place, 0.0) + gain
 
     def explain(place: Place) -> tuple[RecallReason, ...]:
-        gains: dict[str, Mapping[int, float]] = {"words": by_words, "day": by_period, "order": by_order}
+        gains: dict[str, Mapping[int, float]] = {"words": by_text, "day": by_period, "order": by_order}
         if meaning:
-            gains |= _split_fused(by_words, scores)
+            gains |= _split_fused(by_text, scores)
         number = index.numbers.get(place)
         parts = (
             {}
             if number is None
             else {name: worth(number) * some.get(number, 0.0) for name, some in gains.items()}
         )
+        if number is not None and number in by_keys:
+            told = parts["words"] * by_keys[number] / by_text[number]
+            parts |= {"words": parts["words"] - told, "summary": told}
         kept = 1.0 if place in sources else REST_SHARE
         rule = 0.0 if number is None else by_rule.get(number, 0.0)
         score = places.get(place, 0.0)
@@ -289,10 +297,15 @@ def rank_messages(
             parts = {}
         parts = {name: kept * part for name, part in parts.items()} | {"rule": rule}
         parts["neighbour"] = score - sum(parts.values())
-        found = () if number is None else index.words_of(number, weights)
+        words: dict[str, tuple[str, ...]] = {}
+        if number is not None:
+            words = {
+                "words": index.words_of(number, weights),
+                "summary": index.key_words_of(number, weights),
+            }
         return (
             tuple(
-                RecallReason(kind=name, score=part, words=found if name == "words" else ())
+                RecallReason(kind=name, score=part, words=words.get(name, ()))
                 for name, part in sorted(parts.items(), key=lambda one: -one[1])
                 if part > MIN_PART * score
             )

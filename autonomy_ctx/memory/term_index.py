@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
@@ -19,6 +20,7 @@ import anyio.to_thread
 
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.message_keys import KeyIndex, MessageKey, summary_keys
 from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key
@@ -40,6 +42,9 @@ MESSAGES_PER_READ = 512
 MAX_INLINE_MESSAGES = 64
 # The shortest prefix by which a joined word is found: a mark and four letters.
 MIN_PREFIX_LENGTH = 5
+# What a word counts for that a fact made from a message has and the message has not; of a summary of several
+# messages less, by the root of their number.
+KEY_SHARE = 0.5
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 
 
@@ -59,7 +64,7 @@ class TermIndex:
         self.tool_names: dict[str, str] = {}
         # Of messages that were recalled: their lines.
         self.lines: Lines = {}
-        self.size = 0
+        self._size = 0
         # Of the newest message and of the longest.
         self.newest_day: date | None = None
         self.max_length = 0
@@ -72,6 +77,7 @@ class TermIndex:
         self._terms_by_role: Counter[ChatRole] = Counter()
         self._messages_by_role: Counter[ChatRole] = Counter()
         self._norms: list[float] = []
+        self._keys = KeyIndex()
         # Memory may be used from several threads.
         self._lock = threading.Lock()
         self.add(messages)
@@ -114,7 +120,7 @@ class TermIndex:
             self.questions.setdefault(one.conversation, set()).add(one.position)
         self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
         self.max_length = max(length, self.max_length)
-        self.size += length + MESSAGE_OVERHEAD_BYTES
+        self._size += length + MESSAGE_OVERHEAD_BYTES
         self._lengths.append(counts.total())
         self._terms_by_role[message.role] += counts.total()
         self._messages_by_role[message.role] += 1
@@ -128,6 +134,17 @@ class TermIndex:
         for form in terms.joined_words:
             self._joined_words.setdefault(form[:MIN_PREFIX_LENGTH], set()).add(form)
 
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, more or less."""
+        return self._size + self._keys.size
+
+    def set_keys(self, keys: Iterable[MessageKey]) -> TermIndex:
+        """Take these facts and summaries as further keys of its messages, in place of those before."""
+        with self._lock:
+            self._keys.update(keys)
+        return self
+
     def forms_with(self, prefix: str) -> list[str]:
         """The joined words of the messages that begin so."""
         return [
@@ -136,12 +153,49 @@ class TermIndex:
 
     def words_of(self, number: int, weights: Mapping[str, float]) -> tuple[str, ...]:
         """The stems among these that a message has, as they are looked for."""
-        return tuple(stem for stem in weights if number in self._postings.get(stem, ()))
+        return tuple(stem for stem in weights if self._has(number, stem))
 
     def score(self, weights: Mapping[str, float]) -> dict[int, float]:
         """Score the messages that have one of the stems by BM25, each stem with its weight."""
         with self._lock:
             return self._score(weights)
+
+    def score_keys(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """Score messages by the stems that they have not, but a fact or a summary that was made from them."""
+        with self._lock:
+            norms = self._current_norms()
+            scores: dict[int, float] = {}
+            for stem, weight in weights.items():
+                shares = self._key_shares(stem)
+                worth = self._stem_worth(stem, weight) if shares else 0.0
+                for number, share in shares.items():
+                    scores[number] = scores.get(number, 0.0) + worth * share / (1 + norms[number])
+            return scores
+
+    def key_words_of(self, number: int, weights: Mapping[str, float]) -> tuple[str, ...]:
+        """The stems among these that `score_keys` counts for a message."""
+        return tuple(stem for stem in weights if number in self._key_shares(stem))
+
+    def _key_shares(self, stem: str) -> dict[int, float]:
+        """What a stem counts for in the messages that only have it in their keys."""
+        shares: dict[int, float] = {}
+        for key in self._keys.having(stem):
+            share = KEY_SHARE / math.sqrt(key.last - key.first + 1)
+            for position in range(key.first, key.last + 1):
+                number = self.numbers.get((key.conversation, position))
+                if number is not None and share > shares.get(number, 0.0) and not self._has(number, stem):
+                    shares[number] = share
+        return shares
+
+    def _has(self, number: int, stem: str) -> bool:
+        having = self._postings.get(stem, ())
+        at = bisect_left(having, number)
+        return at < len(having) and having[at] == number
+
+    def _stem_worth(self, stem: str, weight: float) -> float:
+        """The part of BM25 that depends on how rare a stem is."""
+        count, having = len(self.messages), len(self._postings.get(stem, ()))
+        return weight * (BM25_K1 + 1) * math.log(1 + (count - having + 0.5) / (having + 0.5))
 
     @property
     def assistant_share(self) -> float:
@@ -155,13 +209,13 @@ class TermIndex:
         return min(said / answered, 1.0) if said and answered else 1.0
 
     def _score(self, weights: Mapping[str, float]) -> dict[int, float]:
-        norms, count = self._current_norms(), len(self.messages)
+        norms = self._current_norms()
         scores: dict[int, float] = {}
         for stem, weight in weights.items():
             having = self._postings.get(stem)
             if having is None:
                 continue
-            worth = weight * (BM25_K1 + 1) * math.log(1 + (count - len(having) + 0.5) / (len(having) + 0.5))
+            worth = self._stem_worth(stem, weight)
             for number in having:
                 scores[number] = scores.get(number, 0.0) + worth / (1 + norms[number])
             for number, often in self._repeats.get(stem, {}).items():
@@ -227,7 +281,8 @@ class TermIndexes:
             window = await store.read(key, after=0, before=MESSAGES_PER_READ + 1)
         if window.head.count > MAX_INDEXED_MESSAGES:
             return None
-        if cached is not None and window.head.position == cached.head.position:
+        is_same_summary = cached is not None and window.head.revision == cached.head.revision
+        if cached is not None and is_same_summary and window.head.position == cached.head.position:
             self._used_at[store_key] = self._clock()
             return cached.terms
         entries = list(window.entries)
@@ -243,6 +298,13 @@ class TermIndexes:
         else:
             known = [] if cached is None else cached.terms.messages[:]
             index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
+            is_same_summary = False
+        if not is_same_summary:
+            keys = list(summary_keys(key.conversation, await store.summary(key)))
+            if cached is None and keys:
+                index = await anyio.to_thread.run_sync(index.set_keys, keys)
+            else:
+                index.set_keys(keys)
         with self._lock:
             self._indexes.pop(store_key, None)
             if index.size > MAX_INDEX_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stores.facts import FactsContract
 from stores.forks import ForkContract
+from stores.keys import KeysContract
 from stores.listing import ListingContract
 from stores.records import RecordsContract
 from stores.summaries import SummariesContract
@@ -22,6 +23,7 @@ class AllContracts(
     RecordsContract,
     ListingContract,
     ForkContract,
+    KeysContract,
     WordsContract,
     StoreContract,
 ):
