@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from autonomy_ctx.memory.store import SummaryState
 
-# A summary of more messages says too little of each.
-MAX_KEY_MESSAGES = 200
+# A word in summaries of more messages than this, taken together, says too little of each.
+MAX_KEY_MESSAGES = 100
 # A text with its stems is about so many bytes, besides its characters.
 KEY_OVERHEAD_BYTES = 2_500
 
@@ -34,7 +34,7 @@ def summary_keys(conversation: str, state: SummaryState) -> Iterator[MessageKey]
         if fact.state == "holds" and fact.source != "user":
             yield MessageKey(conversation, fact.position, fact.position, fact.text)
     for segment in state.segments:
-        if not segment.provisional and segment.last - segment.first < MAX_KEY_MESSAGES:
+        if not segment.provisional:
             yield MessageKey(conversation, segment.first, segment.last, segment.text)
 
 
@@ -45,6 +45,10 @@ class KeyIndex:
         self.size = 0
         self._stems: dict[MessageKey, frozenset[str]] = {}
         self._postings: dict[str, set[MessageKey]] = {}
+
+    def count_new(self, keys: Iterable[MessageKey]) -> int:
+        """How many of these keys are not known yet."""
+        return len(set(keys) - self._stems.keys())
 
     def update(self, keys: Iterable[MessageKey]) -> None:
         """Have these keys and no others; only new texts are split into stems."""
@@ -66,5 +70,7 @@ class KeyIndex:
         self.size = sum(len(key.text) + KEY_OVERHEAD_BYTES for key in self._stems)
 
     def having(self, stem: str) -> Collection[MessageKey]:
-        """The keys with a stem."""
-        return self._postings.get(stem, ())
+        """The keys with a stem, without the summaries if these are of too many messages."""
+        keys = self._postings.get(stem, ())
+        covered = sum(key.last - key.first + 1 for key in keys if key.first < key.last)
+        return [key for key in keys if key.first == key.last] if covered > MAX_KEY_MESSAGES else keys

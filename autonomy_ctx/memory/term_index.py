@@ -38,8 +38,8 @@ MAX_INDEX_BYTES, MAX_CACHE_BYTES = 40_000_000, 80_000_000
 # An index that was not used for so long makes room for another.
 IDLE_SECONDS = 300.0
 MESSAGES_PER_READ = 512
-# More new messages than this are taken in by a thread.
-MAX_INLINE_MESSAGES = 64
+# More new messages, or facts and summaries, than this are taken in by a thread.
+MAX_INLINE_MESSAGES, MAX_INLINE_KEYS = 64, 16
 # The shortest prefix by which a joined word is found: a mark and four letters.
 MIN_PREFIX_LENGTH = 5
 # What a word counts for that a fact made from a message has and the message has not; of a summary of several
@@ -77,7 +77,8 @@ class TermIndex:
         self._terms_by_role: Counter[ChatRole] = Counter()
         self._messages_by_role: Counter[ChatRole] = Counter()
         self._norms: list[float] = []
-        self._keys = KeyIndex()
+        # Facts and summaries that were made from the messages.
+        self.keys = KeyIndex()
         # Memory may be used from several threads.
         self._lock = threading.Lock()
         self.add(messages)
@@ -137,12 +138,12 @@ class TermIndex:
     @property
     def size(self) -> int:
         """The bytes that it takes, more or less."""
-        return self._size + self._keys.size
+        return self._size + self.keys.size
 
     def set_keys(self, keys: Iterable[MessageKey]) -> TermIndex:
         """Take these facts and summaries as further keys of its messages, in place of those before."""
         with self._lock:
-            self._keys.update(keys)
+            self.keys.update(keys)
         return self
 
     def forms_with(self, prefix: str) -> list[str]:
@@ -178,12 +179,16 @@ class TermIndex:
 
     def _key_shares(self, stem: str) -> dict[int, float]:
         """What a stem counts for in the messages that only have it in their keys."""
+        keys = self.keys.having(stem)
+        if not keys:
+            return {}
+        own = set(self._postings.get(stem, ()))
         shares: dict[int, float] = {}
-        for key in self._keys.having(stem):
-            share = KEY_SHARE / math.sqrt(key.last - key.first + 1)
-            for position in range(key.first, key.last + 1):
-                number = self.numbers.get((key.conversation, position))
-                if number is not None and share > shares.get(number, 0.0) and not self._has(number, stem):
+        for conversation, first, last, _ in keys:
+            share = KEY_SHARE / math.sqrt(last - first + 1)
+            for position in range(first, last + 1):
+                number = self.numbers.get((conversation, position))
+                if number is not None and number not in own and share > shares.get(number, 0.0):
                     shares[number] = share
         return shares
 
@@ -301,7 +306,7 @@ class TermIndexes:
             is_same_summary = False
         if not is_same_summary:
             keys = list(summary_keys(key.conversation, await store.summary(key)))
-            if cached is None and keys:
+            if index.keys.count_new(keys) > MAX_INLINE_KEYS:
                 index = await anyio.to_thread.run_sync(index.set_keys, keys)
             else:
                 index.set_keys(keys)
