@@ -26,7 +26,7 @@ NO_DATE = "none"
 _FIGURES = lazy_pattern(r"(?<![\d.])\d{1,4}(?:-\d{1,2}-|/\d{1,2}/|\.\d{1,2}\.|/)\d{0,4}(?!\d)")
 _DATE_NOTE = lazy_pattern(rf" \((?:[^()\n]{{0,60}}(?:{'|'.join(MONTHS)}) )?\d{{1,4}}\)")
 _SENTENCE_END = lazy_pattern(r"[.!?;\n。\uff01\uff1f]")
-_DAYS_PER_WEEK = 7
+DAYS_PER_WEEK = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def resolve_dates(text: str, at: datetime) -> str:
     words = split_words(text)
     spoken = _words_outside_notes(words)
     languages = _find_languages(words, spoken)
-    found = _find_dates(words, languages)
+    found = find_relative_dates(words, languages)
     if not found:
         return text
     dates = sorted(_explicit_dates(words, languages))
@@ -71,7 +71,7 @@ def has_weekday(text: str) -> bool:
     """Tell whether the text names a day of the week as a date, which in a rule may be every such day."""
     words = split_words(text)
     languages = _find_languages(words, range(len(words)))
-    return any(one.weekday is not None for one in _find_dates(words, languages))
+    return any(one.weekday is not None for one in find_relative_dates(words, languages))
 
 
 def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
@@ -79,7 +79,7 @@ def _find_languages(words: Words, spoken: Sequence[int]) -> list[Language]:
     return [load_language(code) for code in codes]
 
 
-def _find_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:
+def find_relative_dates(words: Words, languages: Sequence[Language]) -> list[RelativeDate]:
     """The relative dates of a text, in order; of those at one place the longest."""
     counted = [language.mark_numbers(words) for language in languages]
     found, after = list[RelativeDate](), 0
@@ -113,7 +113,7 @@ def _read_meaning(words: Words, match: PhraseMatch, language: Language) -> Relat
     number = -number if count.startswith("-") else number
     if span == "week":
         # So many weeks are a day, not a week.
-        span, number = "day", number * _DAYS_PER_WEEK
+        span, number = "day", number * DAYS_PER_WEEK
     return RelativeDate(match.first, match.last, span, count=number, is_open=True)
 
 
@@ -209,17 +209,17 @@ def _resolve_offset(today: date, span: str, count: int) -> str:
 
 
 def _resolve_weekday(today: date, weekday: int, which: str, is_past: bool) -> str | None:
-    ahead = (weekday - today.weekday()) % _DAYS_PER_WEEK
+    ahead = (weekday - today.weekday()) % DAYS_PER_WEEK
     monday = today - timedelta(days=today.weekday())
     match which:
         case "said" | "coming":
             return None if ahead == 0 or is_past else format_date(today + timedelta(days=ahead))
         case "next":
-            first = today + timedelta(days=ahead or _DAYS_PER_WEEK)
+            first = today + timedelta(days=ahead or DAYS_PER_WEEK)
             # Still to come in this week: some say "next" for it, some for the one after.
             is_this_week = ahead > 0 and weekday > today.weekday()
             return join_days(first, first + timedelta(weeks=1 if is_this_week else 0), "or")
         case "last":
-            return format_date(today - timedelta(days=(-ahead) % _DAYS_PER_WEEK or _DAYS_PER_WEEK))
+            return format_date(today - timedelta(days=(-ahead) % DAYS_PER_WEEK or DAYS_PER_WEEK))
     weeks = {"last week": -1, "this week": 0, "next week": 1}[which]
     return format_date(monday + timedelta(weeks=weeks, days=weekday))

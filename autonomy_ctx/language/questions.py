@@ -5,13 +5,15 @@ The words are in the tables `[recall]` and `[months]`. "In March", "last week" a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import calendar
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
 
 from autonomy_ctx._lazy import lazy_pattern
+from autonomy_ctx.language.dates import DAYS_PER_WEEK, find_relative_dates
 from autonomy_ctx.language.tables import Language, PhraseTable, find_languages, load_index, load_language
 from autonomy_ctx.language.words import Words, split_words
 
@@ -20,6 +22,8 @@ ADVICE, PAST, ORDER = "advice", "told", "order"
 _MONTH_PARTS = {"early": (1, 12), "middle": (8, 23), "late": (18, 31)}
 _WHOLE_MONTH = (1, 31)
 _ISO_DAY = lazy_pattern(r"\b(\d{4})-(\d{2})-(\d{2})\b")
+# The days of what is counted.
+_SPAN_DAYS = {"day": 1, "week": DAYS_PER_WEEK, "weekend": DAYS_PER_WEEK, "month": 30}
 YEAR_DIGITS = 4
 
 
@@ -50,11 +54,11 @@ def find_aims(question: str, today: date | None) -> QuestionAims:
     kinds = {name for table in tables for match in table.find(words) for name in match.meanings}
     periods = [period for table in tables for period in _named_periods(words, table)]
     if today is not None:
-        periods += [
-            Period(_day_before(today, first), _day_before(today, last))
-            for language in languages
-            for first, last in _days_before(words, language)
-        ]
+        spans = [span for language in languages for span in _days_before(words, language, today)]
+        # The phrases of all other dates count where none of these was found.
+        if not periods and not spans:
+            spans = list(_past_dates(words, languages, today))
+        periods += [Period(_day_before(today, first), _day_before(today, last)) for first, last in spans]
     return QuestionAims(frozenset(kinds & {ADVICE, PAST, ORDER}), tuple(dict.fromkeys(periods)))
 
 
@@ -94,7 +98,7 @@ def _named_periods(words: Words, table: PhraseTable) -> list[Period]:
     return found
 
 
-def _days_before(words: Words, language: Language) -> Iterator[tuple[int, int]]:
+def _days_before(words: Words, language: Language, today: date) -> Iterator[tuple[int, int]]:
     """Read periods that count from the day of the question: how many days before it they begin and end."""
     table = language.phrases["recall"]
     counted = language.mark_numbers(words)
@@ -103,11 +107,38 @@ def _days_before(words: Words, language: Language) -> Iterator[tuple[int, int]]:
             span, *days = match.meanings[0].split()
             if span == "days":
                 yield int(days[0]), int(days[1])
+            elif span == "season":
+                yield _newest_season(today, int(days[0]), int(days[1]))
             elif span == "ago" and read is counted:
                 said = map(language.number, words.folded[match.first : match.last + 1])
                 count = next(number for number in said if number is not None)
                 middle, margin = count * int(days[0]), int(days[0]) // 2
                 yield middle + margin, middle - margin
+
+
+def _newest_season(today: date, first_month: int, last_month: int) -> tuple[int, int]:
+    """How many days before today the newest season between two months began and ended."""
+    begins = [date(today.year - years, first_month, 1) for years in (0, 1)]
+    begin = next(one for one in begins if one <= today)
+    end_year = begin.year + (last_month < first_month)
+    end = date(end_year, last_month, calendar.monthrange(end_year, last_month)[1])
+    return (today - begin).days, max((today - end).days, 0)
+
+
+def _past_dates(words: Words, languages: Sequence[Language], today: date) -> Iterator[tuple[int, int]]:
+    """Read other phrases for days that have passed: how many days before today they begin and end."""
+    for one in find_relative_dates(words, languages):
+        if one.span in ("said", "last") and one.weekday is not None:
+            days = (today.weekday() - one.weekday) % DAYS_PER_WEEK or DAYS_PER_WEEK
+            yield days, days
+        elif one.span == "year" and one.count < 0:
+            year = max(today.year + one.count, 1)
+            yield (today - date(year, 1, 1)).days, (today - date(year, 12, 31)).days
+        elif one.count < 0 and one.span in _SPAN_DAYS:
+            middle = -one.count * _SPAN_DAYS[one.span]
+            # Nobody counts many days exactly.
+            margin = max(_SPAN_DAYS[one.span] - 1, middle // 4)
+            yield middle + margin, max(middle - margin, 1)
 
 
 def _day_number(word: str) -> int:

@@ -47,7 +47,7 @@ class KeyIndex:
         self._postings: dict[str, set[MessageKey]] = {}
 
     def count_new(self, keys: Iterable[MessageKey]) -> int:
-        """How many of these keys are not known yet."""
+        """The number of these keys that are not known yet."""
         return len(set(keys) - self._stems.keys())
 
     def update(self, keys: Iterable[MessageKey]) -> None:
