@@ -34,7 +34,7 @@ from autonomy_ctx.memory.recall_block import (
     RecallWriter,
 )
 from autonomy_ctx.memory.search_terms import related_stems
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, MAX_QUERY_TERMS, QueryTerms, query_terms
 from autonomy_ctx.memory.store import IndexedMessage, SearchHit, make_key
 from autonomy_ctx.memory.term_index import TermIndex
 from autonomy_ctx.messages.message import ChatRole, Message
@@ -156,11 +156,6 @@ class RecallQuery:
     forms: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     kinds: frozenset[str] = frozenset()
-
-    @property
-    def words(self) -> str:
-        """The stems as a text that a store can search for."""
-        return " ".join(self.weights)
 
 
 def parse_query(query: str, today: date | None) -> RecallQuery:
@@ -463,12 +458,12 @@ async def _index_hits(
     near: Sequence[SearchHit],
 ) -> TermIndex:
     """An index of what the store finds for a question's words and synonyms, and of what is near to it."""
-    words = f"{query} {parse_query(query, None).words}"
+    terms = _search_terms(query)
     wanted = HITS_PER_SOURCE * max(max_tokens // TOKENS_PER_SOURCE, MIN_SOURCES)
     limit = wanted + EXTRA_HITS if hidden else wanted
     new: list[SearchHit] = []
     for _ in range(MAX_SEARCHES):
-        found = await memory.store.search(memory.agent, scope, words, conversation=conversation, limit=limit)
+        found = await memory.store.search(memory.agent, scope, terms, conversation=conversation, limit=limit)
         new = (await _drop_shown(memory, scope, found, shared_ends, hidden))[:wanted]
         if len(new) == wanted or len(found) < limit:
             break
@@ -478,6 +473,13 @@ async def _index_hits(
     found_messages = (IndexedMessage(*place, message) for place, message in found_once.items())
     # An index of some messages is made for each question: rules in it would cost as much as all the rest.
     return TermIndex(found_messages, find_rules=False)
+
+
+def _search_terms(query: str) -> QueryTerms:
+    """The terms of a question and what is related to them; of those no other forms are looked for."""
+    terms = query_terms(query, 1)
+    related = [other for stem in terms.exact for other in related_stems(stem)]
+    return QueryTerms(list(dict.fromkeys([*terms.exact, *related]))[:MAX_QUERY_TERMS], terms.folded)
 
 
 async def _shared_ends(memory: Memory, scope: str, hidden: Mapping[str, Container[int]]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.memory.search_text import SearchScope, query_terms
+from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
 from autonomy_ctx.memory.sql import (
     deletion,
     forks,
@@ -201,10 +201,17 @@ class Store(ABC):
         return deleted
 
     async def search(
-        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+        self,
+        agent: str,
+        scope: str,
+        query: str | QueryTerms,
+        *,
+        conversation: str | None = None,
+        limit: int = 10,
     ) -> list[SearchHit]:
         """The messages of a scope with an agent, or of one conversation, that match a query; best first."""
-        terms, place = query_terms(query, limit), SearchScope(agent, scope, conversation)
+        terms = query if isinstance(query, QueryTerms) else query_terms(query, limit)
+        place = SearchScope(agent, scope, conversation)
         if not terms:
             self.check_usable()
             return []
