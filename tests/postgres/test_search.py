@@ -191,7 +191,6 @@ async def test_a_search_passes_over_no_entry_of_another_scope(
         "terms": queries,
         "are_exact": [True],
         "is_single": True,
-        "any_term": queries[0],
         "exact_terms": 1,
     }
     values |= {"agent": "", "scope": "ana", "limit": 10}

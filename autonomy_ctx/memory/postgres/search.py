@@ -78,7 +78,6 @@ async def _find(
     values: dict[str, Any] = {
         "terms": exact + folded,
         "are_exact": [True] * len(exact) + [False] * len(folded),
-        "any_term": " | ".join((*exact, *folded)),
         "is_single": len(terms.exact) == 1,
         "exact_terms": len(exact),
         "limit": limit,

@@ -8,6 +8,8 @@ SELECT %s, position, length, terms::tsvector
 FROM unnest(%s::int8[], %s::int4[], %s::text[]) AS new (position, length, terms) ORDER BY position
 
 -- name: select_hits
+-- Each term is looked for in the index by itself: the planner takes a disjunction of all of them for so much
+-- work that it reads every message instead.
 -- `ts_rank` of one term with weights of 1 is the sum of 1, 1/4, 1/9 and so on, one for each time that the
 -- message has it, by the limit of that sum. This gives back how often that is, and is four times as fast as
 -- to unfold the terms of each message; of several terms at once it says nothing, they count as one. Rounded,
@@ -22,7 +24,7 @@ WITH match AS MATERIALIZED (
     FROM autonomy_ctx.search_entry e
     JOIN unnest(%(terms)s::tsquery[], %(are_exact)s::bool[]) WITH ORDINALITY
         AS w (term, is_exact, place) ON e.terms @@ w.term
-    WHERE e.terms @@ %(any_term)s::tsquery AND {condition}
+    WHERE {condition}
 ), weight AS (
     SELECT place, ln(1 + greatest((
         SELECT coalesce(sum(count), 0)::float8 FROM autonomy_ctx.conversation WHERE has_messages AND {those}
