@@ -117,7 +117,7 @@ def _days_before(words: Words, language: Language, today: date) -> Iterator[tupl
 
 
 def _newest_season(today: date, first_month: int, last_month: int) -> tuple[int, int]:
-    """How many days before today the newest season between two months began and ended."""
+    """The days from the beginning of the newest season to today, and from its end."""
     begins = [date(today.year - years, first_month, 1) for years in (0, 1)]
     begin = next(one for one in begins if one <= today)
     end_year = begin.year + (last_month < first_month)

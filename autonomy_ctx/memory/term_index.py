@@ -175,7 +175,8 @@ class TermIndex:
 
     def key_words_of(self, number: int, weights: Mapping[str, float]) -> tuple[str, ...]:
         """The stems among these that `score_keys` counts for a message."""
-        return tuple(stem for stem in weights if number in self._key_shares(stem))
+        with self._lock:
+            return tuple(stem for stem in weights if number in self._key_shares(stem))
 
     def _key_shares(self, stem: str) -> dict[int, float]:
         """What a stem counts for in the messages that only have it in their keys."""
