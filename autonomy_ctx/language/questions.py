@@ -107,7 +107,7 @@ def _days_before(words: Words, language: Language, today: date) -> Iterator[tupl
             span, *days = match.meanings[0].split()
             if span == "days":
                 yield int(days[0]), int(days[1])
-            elif span == "season":
+            elif span == "season" and not any(map(_year_number, words.folded)):
                 yield _newest_season(today, int(days[0]), int(days[1]))
             elif span == "ago" and read is counted:
                 said = map(language.number, words.folded[match.first : match.last + 1])
@@ -128,12 +128,9 @@ def _newest_season(today: date, first_month: int, last_month: int) -> tuple[int,
 def _past_dates(words: Words, languages: Sequence[Language], today: date) -> Iterator[tuple[int, int]]:
     """Read other phrases for days that have passed: how many days before today they begin and end."""
     for one in find_relative_dates(words, languages):
-        if one.span in ("said", "last") and one.weekday is not None:
+        if one.span == "last" and one.weekday is not None:
             days = (today.weekday() - one.weekday) % DAYS_PER_WEEK or DAYS_PER_WEEK
             yield days, days
-        elif one.span == "year" and one.count < 0:
-            year = max(today.year + one.count, 1)
-            yield (today - date(year, 1, 1)).days, (today - date(year, 12, 31)).days
         elif one.count < 0 and one.span in _SPAN_DAYS:
             middle = -one.count * _SPAN_DAYS[one.span]
             # Nobody counts many days exactly.

@@ -34,9 +34,7 @@ def test_a_question_tells_what_kind_of_answer_it_asks_for(question: str, kinds: 
         ("Qu'est-ce que j'ai dit l'été dernier ?", (2023, 6, 1), (2023, 8, 31)),
         ("¿Dónde estuve el otoño pasado?", (2023, 9, 1), (2023, 11, 30)),
         ("去年夏天我说了什么", (2023, 6, 1), (2023, 8, 31)),
-        ("What did I say last year?", (2023, 1, 1), (2023, 12, 31)),
         ("What did I eat last Friday?", (2024, 5, 10), (2024, 5, 10)),
-        ("Was habe ich am Dienstag gekauft?", (2024, 5, 14), (2024, 5, 14)),
         ("What did I tell you last night?", (2024, 5, 14), (2024, 5, 14)),
         ("What did we plan two weeks ago?", (2024, 4, 28), (2024, 5, 4)),
     ],
@@ -49,9 +47,17 @@ def test_days_that_a_question_names_are_counted_from_its_day(
 
 
 @pytest.mark.parametrize(
-    "question", ["What is due next Friday?", "Where do we go next summer?", "Before Friday?", "The other day"]
+    "question",
+    [
+        "What is due next Friday?",
+        "Where do we go next summer?",
+        "Who comes on Friday?",
+        "Which towns in summer 2021?",
+    ],
 )
-def test_days_to_come_are_no_days_of_which_something_was_said(question: str) -> None:
+def test_days_to_come_and_seasons_of_other_years_are_no_days_of_which_something_was_said(
+    question: str,
+) -> None:
     assert find_aims(question, date(2024, 5, 15)).periods == ()
 
 
