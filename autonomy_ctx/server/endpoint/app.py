@@ -307,7 +307,11 @@ class EndpointApp(AsyncResource):
         path = _upstream_path(request.scope)
         await self._check_route(tenant, request.method, path)
         part = path.lstrip("/").partition("/")[0]
-        api = self._apis[-1] if _api_of(request.scope) is _MESSAGES else self._apis[0]
+        chat, messages = self._apis[0], self._apis[-1]
+        # Some clients of Anthropic ask for models with their key alone.
+        has_its_key = part == "models" and messages.key_header in request.headers
+        is_anthropic = has_its_key and isinstance(messages, Translation)
+        api = messages if is_anthropic or _api_of(request.scope) is _MESSAGES else chat
         headers = self._upstream.headers(
             request.headers.items(), api_key=tenant.api_key, is_json=False, key_header=api.key_header
         )
@@ -422,5 +426,5 @@ _CHAT, _MESSAGES = ChatCompletions(), Messages()
 
 def _api_of(scope: Scope) -> ClientApi:
     """Find the API that writes errors and sends keys for a request, also to an address that has none."""
-    is_anthropic = any(name in (b"anthropic-version", b"x-api-key") for name, _ in scope["headers"])
+    is_anthropic = any(name == b"anthropic-version" for name, _ in scope["headers"])
     return _MESSAGES if is_anthropic or "/v1/messages" in scope["path"] else _CHAT
