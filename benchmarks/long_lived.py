@@ -1,12 +1,13 @@
 """The memory of a process in which one conversation goes on and on, with a summary and a SQLite file.
 
-Python's objects and pages are counted as the system sees them, in a process of its own. It levels off when
-what is kept depends on the window, and not on what was said before it: in the second half of the turns the
-process grows by less than a message for each turn. In this talk nearly every message states a value of its
-own, so the facts in force, which each context may show, grow as well; their number is printed.
+Python's objects and pages are counted as the system sees them, in a process for each talk. In a talk of
+questions, it levels off: what is kept depends on the window, and not on what was said before it, so in the
+second half of the turns the process grows by less than a turn's text for each turn. In a talk in which most
+messages state a value of their own, the facts in force grow as well, since a context may show any of them;
+their number is printed.
 
-`python -m benchmarks.long_lived FOLDER` is that process: it prints its kilobytes after each quarter, and the
-number of facts.
+`python -m benchmarks.long_lived TALK FOLDER` is such a process: it prints its kilobytes after each quarter,
+and the number of facts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -28,36 +31,52 @@ from benchmarks.talk import said
 TURNS = 4_000
 
 
+def ask(number: int) -> str:
+    """A question that states nothing."""
+    return f"Where is order {number * 37}, and who took it to the warehouse on pier {number % 17}? " * 6
+
+
+# How a talk goes, and by how many kB a turn it may grow.
+TALKS: dict[str, tuple[Callable[[int], str], float]] = {
+    "questions": (ask, len(ask(TURNS)) * 2 / 1000),
+    "a value in most messages": (said, math.inf),
+}
+
+
 async def measure(folder: Path) -> list[Figure]:
-    command = [sys.executable, "-m", "benchmarks.long_lived", str(folder)]
-    finished = await anyio.run_process(command, stderr=None)
-    [_, _, middle, _, end], facts = json.loads(finished.stdout)
-    per_turn = (end - middle) / (TURNS // 2)
-    one_turn = 2 * len(said(TURNS))
-    return [
-        Figure(
-            name=f"memory of a process, {TURNS:,} turns of one conversation: growth in the second half",
-            ours=f"{per_turn:,.2f} kB a turn ({middle / 1000:.1f} -> {end / 1000:.1f} MB), {facts:,} facts",
-            floor=f"{one_turn / 1000:.2f} kB of text a turn",
-            value=per_turn,
-            bound=one_turn / 1000,
+    figures = []
+    for name, (text, bound) in TALKS.items():
+        (place := folder / name).mkdir()
+        command = [sys.executable, "-m", "benchmarks.long_lived", name, str(place)]
+        finished = await anyio.run_process(command, stderr=None)
+        [_, _, middle, _, end], facts = json.loads(finished.stdout)
+        per_turn = (end - middle) / (TURNS // 2)
+        figures.append(
+            Figure(
+                name=f"memory of a process, {TURNS:,} turns, {name}: kB a turn in the second half",
+                ours=f"{middle / 1000:.1f} -> {end / 1000:.1f} MB, {facts:,} facts in force",
+                floor=f"{len(text(TURNS)) * 2 / 1000:.2f} kB of text a turn",
+                value=per_turn,
+                bound=bound,
+            )
         )
-    ]
+    return figures
 
 
-async def talk(folder: Path) -> tuple[list[float], int]:
+async def talk(name: str, folder: Path) -> tuple[list[float], int]:
     """The kilobytes of this process before the first turn and after each quarter, and the facts in force."""
-    model = ScriptedModel([lambda call: said(len(call.messages))])
+    text, _ = TALKS[name]
+    model = ScriptedModel([lambda call: text(7_919 * len(call.messages))])
     sizes = [_resident()]
     async with Memory(f"sqlite:///{folder / 'long_lived.db'}") as memory:
         agent = Agent(model=model, memory=memory, context_summary={"model": Model("offline")})
         for number in range(1, TURNS + 1):
-            await agent.send(said(3 * number))
+            await agent.send(text(3 * number))
             # The model keeps every request for whoever tests; here that would be measured.
             model.calls.clear()
             if number % (TURNS // 4) == 0:
                 sizes.append(_resident())
-        return sizes, len(await memory.facts("default", "default"))
+        return sizes, len(await agent.facts())
 
 
 def _resident() -> float:
@@ -66,4 +85,4 @@ def _resident() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(talk(Path(sys.argv[1])))))
+    print(json.dumps(asyncio.run(talk(sys.argv[1], Path(sys.argv[2])))))

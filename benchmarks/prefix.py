@@ -27,23 +27,22 @@ class Requests:
     """Every context that was sent, compared with the one before it."""
 
     def __init__(self) -> None:
-        self.sent = self.shared = self.count = self.swaps = self.broken = 0
+        self.sent = self.shared = self.count = self.ends = self.broken = 0
         self._text = self._form = self._seen = ""
-        self._revision = -1
 
-    def send(self, context: ComposedContext, revision: int) -> None:
+    def send(self, context: ComposedContext) -> None:
         # Without the closing bracket, a list that goes on begins with the list before it.
         form = json.dumps(context.to_dicts(), ensure_ascii=False)[:-1]
         seen = json.dumps([visible_fields(message) for message in context.messages], ensure_ascii=False)[:-1]
         text = _rendered(context)
         self.count += 1
-        if revision == self._revision:
+        if context.end_reason is None:
             self.broken += not (form.startswith(self._form) and seen.startswith(self._seen))
         else:
-            self.swaps += 1
+            self.ends += 1
         self.sent += estimate_tokens(text)
         self.shared += estimate_tokens(text[: common(text, self._text)])
-        self._text, self._form, self._seen, self._revision = text, form, seen, revision
+        self._text, self._form, self._seen = text, form, seen
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -51,6 +50,7 @@ async def measure(folder: Path) -> list[Figure]:
     section = SummarizedHistorySection(HonestModel())
     template = ContextTemplate([SystemInstructionsSection(said(0, SYSTEM_TOKENS)), section])
     requests = Requests()
+    context: ComposedContext | None = None
     number = position = 0
     while position < MESSAGES:
         number += 1
@@ -61,16 +61,16 @@ async def measure(folder: Path) -> list[Figure]:
             [*_, position] = await memory.append("shop", "orders", *step)
             if step is steps[-1]:
                 break
-            revision = (await memory.head("shop", "orders")).revision
-            requests.send(await template.compose(memory, "shop", "orders"), revision)
+            context = await template.compose(memory, "shop", "orders", previous=context)
+            requests.send(context)
         await section.settled()
     reuse = section.get_metrics()["prefix_reuse"]
     await section.close()
     await memory.close()
     return [
         Figure(
-            name="requests between summaries that do not begin with the one before",
-            ours=f"{requests.count - requests.swaps} compared, {requests.swaps - 1} summaries",
+            name="requests within an epoch that do not begin with the one before",
+            ours=f"{requests.count - requests.ends} compared, {requests.ends} ends",
             floor="0",
             value=requests.broken,
             bound=0,
