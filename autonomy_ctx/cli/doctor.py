@@ -52,7 +52,7 @@ EXTRAS = {
     "embeddings": ("model2vec", "numpy"),
     "otel": ("opentelemetry-api",),
     "local": ("xllamacpp",),
-    "server": ("starlette", "uvicorn"),
+    "server": ("httpcore", "starlette", "uvicorn"),
     "postgres": ("psycopg", "psycopg-pool"),
     "cli": ("typer", "rich"),
     "mcp": ("mcp",),

@@ -271,7 +271,8 @@ _TURN_LINE = lazy_pattern(r"(?i)(?:\A|\n)[\s*>\[(]{0,4}(?:user|assistant|human|t
 _PAGE = lazy_pattern(r"(?i)\A<(?:!doctype|html|head|body|\?xml)\b|(?:<(?:title|center|h1|hr)\b.{0,400}){3}")
 _STATUS = lazy_pattern(r"(?<![\w.,-])[45]\d\d(?![\w.,-]\d)\b")
 _QUOTATION = lazy_pattern(
-    '"[^"\n]{0,300}"|\u201c[^\u201d\n]{0,300}\u201d|\u201e[^\u201c\n]{0,300}\u201c|「[^」\n]{0,300}」|«[^»\n]{0,300}»'
+    '"[^"\n]{0,300}"|\u201c[^\u201c\u201d\n]{0,300}\u201d|\u201e[^\u201e\u201c\n]{0,300}\u201c'
+    "|「[^「」\n]{0,300}」|«[^«»\n]{0,300}»"
 )
 _CODE = lazy_pattern(r"(?<![!-~])[!-~]*?[\d_/\\@=][!-~]*+")
 

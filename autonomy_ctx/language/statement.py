@@ -31,8 +31,8 @@ EACH = "each"  # attributes of which every word is one of its own
 NAMED_ATTRIBUTES = frozenset(("name", "place", "contact", "language", "home", "work"))
 BRACKETED_DATE = lazy_pattern(r" ?\([^()\n]{0,40}\d{4}\)")
 _QUOTATION = lazy_pattern(
-    '"[^"\\n]{1,300}"|\u300c[^\u300d\\n]{1,300}\u300d|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`'
-    "|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c"
+    '"[^"\\n]{1,300}"|\u300c[^\u300c\u300d\\n]{1,300}\u300d|\u201c[^\u201c\u201d\\n]{1,300}\u201d'
+    "|`[^`\\n]{1,300}`|\u00ab[^\u00ab\u00bb\\n]{1,300}\u00bb|\u201e[^\u201e\u201c\\n]{1,300}\u201c"
 )
 _NUMBER, _TICKET = lazy_pattern(r"\d++(?:[.,:]\d++)*+"), lazy_pattern(r"#\d{1,9}\b")
 # The endings of Japanese words, which say nothing of what they are about.

@@ -38,7 +38,7 @@ def test_entries_of_a_profile_are_removed_while_turns_show_them(databases: Datab
         assert count_deadlocks(databases.url_of(name)) == 0
     finally:
         databases.drop(name)
-    assert any(stored.values()), "nothing of any turn was stored"
+    assert stored["after", EPOCH_KIND], "nothing of any turn was stored"
     assert [place for place, text in stored.items() if "secret" in text] == []
 
 
@@ -112,10 +112,14 @@ async def _remove_beside_turns(url: str) -> dict[tuple[str, str], str]:
             for one in talks:
                 group.start_soon(talk, one)
             group.start_soon(change)
+        async with Agent(
+            "shop", model=ScriptedModel("Yes."), memory=memory, context_template=template
+        ) as later:
+            await later.send("And now?", scope="ana", conversation="after")
         return {
             (one, kind): "\n".join(
                 record.body for record in await memory.store.read_records(Key("shop", "ana", one), kind)
             )
-            for one in talks
+            for one in (*talks, "after")
             for kind in (EPOCH_KIND, PART_KIND, RECORD_KIND)
         }
