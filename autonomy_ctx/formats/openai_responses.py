@@ -255,7 +255,6 @@ class ResponsesFormat(OpenAIFormat):
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED_REASONING]
         if request_options.tools:
-            # Strict is the default here, and not every schema is fit for it.
             body["tools"] = writer.encode_tools()
         if (most := request_options.max_tokens) is not None:
             if most < MIN_OUTPUT_TOKENS:
@@ -285,8 +284,8 @@ class ResponsesWriter(OpenAIWriter):
     def __init__(self, tools: Sequence[Mapping[str, Any]] = (), **options: Any) -> None:
         super().__init__(tools, **options)
         names = {self._names.wire_name(str(one["name"])) for one in tools if one.get("defer_loading")}
-        # GPT gets these with the result of a search that finds them.
-        # With a writer of its own: `repairs` tells of tools once, after the messages.
+        # GPT gets these with the result of a search that finds them. They are read by a writer of their own,
+        # because `repairs` tells of tools once, after the messages.
         specs = RequestWriter(tools).tool_specs() if names else ()
         self._deferred = {spec.name: spec for spec in specs if spec.name in names}
         self._searches: set[str | None] = set()

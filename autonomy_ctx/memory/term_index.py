@@ -179,7 +179,7 @@ class TermIndex:
             return tuple(stem for stem in weights if number in self._key_shares(stem))
 
     def _key_shares(self, stem: str) -> dict[int, float]:
-        """What a stem counts for in the messages that only have it in their keys."""
+        """The share of a stem in each message that has it only in its keys."""
         keys = self.keys.having(stem)
         if not keys:
             return {}
