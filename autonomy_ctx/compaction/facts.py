@@ -316,7 +316,7 @@ class _EndedWords:
 def _mark_segment(
     segment: StoredSegment, ended: Sequence[_EndedWords], counter: TokenCounter
 ) -> StoredSegment:
-    whole = _content_words(segment.text)
+    whole = frozenset(split_words(segment.text).folded)
     before_end = (one for one in ended if not one.position or segment.first < one.position)
     near = [one for one in before_end if one.may_be_stated(whole)]
     if not near:
@@ -325,7 +325,7 @@ def _mark_segment(
     end = 0
     for start, stop in sentence_spans(segment.text):
         sentence = segment.text[start:stop].rstrip()
-        words = _content_words(sentence)
+        words = frozenset(split_words(sentence).folded)
         mark = next((one.mark for one in near if one.is_stated(words)), "")
         if mark:
             parts += [segment.text[end : start + len(sentence)], mark]

@@ -21,6 +21,7 @@ from autonomy_ctx.language.statement import (
     find_codes,
     is_changed_value,
     is_same_value,
+    owner_codes,
     read_languages,
     read_statement,
 )
@@ -196,9 +197,9 @@ class _Finder:
 
     def _read_answer(self, spoken: Utterance, sentences: list[Sentence], asked: Utterance) -> bool:
         """Read a short answer: a proposal is accepted, an option chosen, a question settled, work put off."""
-        answer = self._read(" ".join(one.text for one in sentences))
-        if not sentences or sentences[0].is_question or len(answer.words) > MAX_ANSWER_WORDS:
+        if not sentences or sentences[0].is_question or len(split_words(self._own)) > MAX_ANSWER_WORDS:
             return False
+        answer = self._read(self._own)
         if answer.has("doubt", "report", "question"):
             return False
         read = [(one, self._read(one.text)) for one in _read_sentences(asked[1])[-3:]]
@@ -284,8 +285,11 @@ class _Finder:
             kind = find_kind(self._join(spoken[1], statement) or statement)
         compare = is_same_value if statement.value else is_changed_value
         may_compare = statement.has_figure and not statement.has("condition", "task", "owned")
+        # A value without a code of the same thing is not read.
+        codes = owner_codes(statement) if may_compare else ()
         values = self._newest("value") if may_compare else ()
-        same = [one for one in values if compare(statement, self._statement(one))]
+        near = (one for one in values if one.replaces or all(code in one.text for code in codes))
+        same = [one for one in near if compare(statement, self._statement(one))]
         old: Fact | None = None
         if kind == "value" or (same and kind in (None, "rule")):
             if any(self._statement(one).figures == statement.figures for one in same):

@@ -356,7 +356,7 @@ def is_same_value(one: Statement, other: Statement) -> bool:
     if one.value is None or other.value is None or one.value.attribute != other.value.attribute:
         return False
     mine, others = one.value.owner, other.value.owner
-    return (mine <= others or others <= mine) and _owner_codes(one) == _owner_codes(other)
+    return (mine <= others or others <= mine) and owner_codes(one) == owner_codes(other)
 
 
 def is_changed_value(one: Statement, other: Statement) -> bool:
@@ -368,10 +368,10 @@ def is_changed_value(one: Statement, other: Statement) -> bool:
     if not is_named and one.has("change"):
         is_named = bool(one.content & other.content - one.units - set(map(_plain, other.numbers)))
     is_alike = is_named and (not other.units or bool(one.units & other.units))
-    return is_alike and _owner_codes(other) <= one.codes
+    return is_alike and owner_codes(other) <= one.codes
 
 
-def _owner_codes(statement: Statement) -> frozenset[str]:
+def owner_codes(statement: Statement) -> frozenset[str]:
     """The codes that name the thing which has the value, not the value itself."""
     start = statement.words.start(statement.value.first) if statement.value else 0
     ends = {code: statement.text.find(code) + len(code) for code in statement.codes}
