@@ -108,7 +108,7 @@ bench-peers: $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready
 	$(PEERS)/bin/python -m benchmarks.peers $(ARGS)
 
 # The endpoint beside a bare proxy and LiteLLM's proxy, in the version of benchmarks/peers/constraints-litellm.txt.
-bench-gateway: $(READY) $(PEERS_LITELLM)/.ready
+bench-gateway: $(READY) $(DEMO)/.ready $(PEERS_LITELLM)/.ready
 	$(BIN)/python -m benchmarks gateway
 
 format: $(READY)

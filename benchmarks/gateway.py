@@ -39,6 +39,8 @@ from benchmarks.talk import answer, question, said
 
 ROOT = Path(__file__).parent.parent
 LITELLM = ROOT / ".venv-peers-litellm" / "bin" / "litellm"
+# What `pip install "autonomy-ctx[cli,server]"` installs, and nothing else that could be imported.
+INSTALLED = ROOT / ".venv-demo" / "bin" / "python"
 DIRECT, BARE, OURS, PEER = "direct", "bare proxy", "endpoint", "LiteLLM"
 # Requests of each round: by clients at the same time, and by one alone.
 ROUNDS, CLIENTS, AT_ONCE, ALONE = 3, 10, 200, 50
@@ -305,12 +307,13 @@ class Clients:
 async def measure(folder: Path) -> list[Figure]:
     with ExitStack() as stack:
         provider = stack.enter_context(_process(sys.executable, "-m", "benchmarks.gateway"))
+        python = str(INSTALLED) if INSTALLED.exists() else sys.executable
+        if python == sys.executable:
+            print(f"no {INSTALLED.relative_to(ROOT)}: `make bench-gateway` installs it")
         gateways = [
             Gateway(DIRECT, provider.url),
-            stack.enter_context(
-                _started(BARE, sys.executable, "-m", "benchmarks.endpoint", "proxy", provider.url)
-            ),
-            stack.enter_context(_started(OURS, *_serve(provider.url, folder))),
+            stack.enter_context(_started(BARE, python, "-m", "benchmarks.endpoint", "proxy", provider.url)),
+            stack.enter_context(_started(OURS, *_serve(python, provider.url, folder))),
         ]
         if LITELLM.exists():
             gateways.append(stack.enter_context(_litellm(provider.url, folder)))
@@ -468,8 +471,8 @@ def _started(name: str, *command: str) -> Iterator[Gateway]:
         yield Gateway(name, started.url, psutil.Process(started.pid))
 
 
-def _serve(provider: str, folder: Path) -> list[str]:
-    command = [sys.executable, "-m", "autonomy_ctx", "serve", "--json", "--upstream", f"{provider}/v1"]
+def _serve(python: str, provider: str, folder: Path) -> list[str]:
+    command = [python, "-m", "autonomy_ctx", "serve", "--json", "--upstream", f"{provider}/v1"]
     return [*command, "--port", "0", "--memory", str(folder / "talks.db")]
 
 
