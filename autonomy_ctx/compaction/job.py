@@ -35,7 +35,7 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import PendingDigest, provisional_segment
+from autonomy_ctx.compaction.snapshot import READ_AHEAD, PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import (
     message_counter,
     needs_summary,
@@ -58,8 +58,6 @@ from autonomy_ctx.tracing import summary_span
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 
-# Positions looked at in one step; a longer backlog takes several.
-READ_AHEAD = 512
 # Only the newest, because no segment contains facts that were replaced long ago.
 MAX_OUTDATED_FACTS = 400
 # After so many refusals of the same messages, fewer of them are tried, or none.

@@ -29,8 +29,10 @@ from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.messages.summary import SummaryBlock
 from autonomy_ctx.messages.tokens import TokenCounter
 
-# Characters read for a digest that a turn is waiting for: a few milliseconds.
-MAX_DIGEST_CHARACTERS = 12_000
+# Characters and messages read for a digest that a turn is waiting for: a few milliseconds.
+MAX_DIGEST_CHARACTERS, MAX_DIGEST_MESSAGES = 12_000, 40
+# Positions looked at in one step; a longer backlog takes several.
+READ_AHEAD = 512
 # The part of the life of a provider's cache after which a conversation counts as idle.
 EXPIRY_SHARE = 0.8
 
@@ -226,6 +228,11 @@ async def read_snapshot(
             break
         entries = [*page.entries, *entries]
         complete = len(page.entries) < limit
+    if not complete and window.head.position <= covered + READ_AHEAD:
+        # A history that came at once, as when a client begins to use the endpoint: a digest stands for it.
+        page = await memory.read_key(key, after=covered, before=entries[0].position, limit=READ_AHEAD)
+        if page.head.generation == window.head.generation:
+            entries, complete = [*page.entries, *entries], True
     return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
 
 
@@ -294,9 +301,21 @@ class SnapshotBounder:
         generation = snapshot.head.generation
         digest = self._conversation.find_digest(generation, first, last)
         if digest is None:
-            digest = provisional_segment(snapshot.entries[:cut], first, self._settings, self._counter)
+            digest = provisional_segment(
+                _most_telling(snapshot.entries[:cut]), first, self._settings, self._counter
+            )
+            digest = replace(digest, last=last)
             self._conversation.keep_digest(generation, digest)
         return digest
+
+
+def _most_telling(entries: list[Entry]) -> list[Entry]:
+    """The messages to read for a digest at once: of a long history, what its user said first and last."""
+    if len(entries) <= MAX_DIGEST_MESSAGES:
+        return entries
+    said = [entry for entry in entries if entry.message.role is ChatRole.USER] or entries
+    most, first = MAX_DIGEST_MESSAGES, MAX_DIGEST_MESSAGES // 4
+    return said if len(said) <= most else [*said[:first], *said[first - most :]]
 
 
 def note_shown(

@@ -331,6 +331,27 @@ async def test_a_group_larger_than_what_is_read_hides_nothing(memory: Memory, ta
         assert {one.tool_call_id for one in found.messages if one.tool_call_id} <= made
 
 
+async def test_a_history_that_comes_at_once_has_a_digest_in_its_first_context(memory: Memory) -> None:
+    told = [
+        Message("user", "Never deploy build 7731 on a Friday."),
+        *(
+            Message("assistant" if at % 2 else "user", f"We looked at ticket T-{at} and closed it.")
+            for at in range(299)
+        ),
+    ]
+    await memory.append("ana", "trip", *told)
+    async with summarized(HeldModel(), 4, 8) as section:
+        found = await shown(section, memory)
+        assert found.omitted == ()
+        assert len(found.window) <= 16
+        assert found.window[-1] == 300
+        assert f"[Messages 1 to {found.window[0] - 1}, " in found.summary_text
+        # What its user said first and last is read, not all of it.
+        assert "Never deploy build 7731 on a Friday" in found.summary_text
+        again = await shown(section, memory)
+        assert again.messages == found.messages
+
+
 async def test_a_huge_cold_conversation_is_shown_at_once_and_caught_up(memory: Memory) -> None:
     await memory.append("ana", "trip", *users(3000))
     model = ScriptedModel()
