@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import run_in_steps
@@ -310,12 +311,13 @@ class SnapshotBounder:
 
 
 def _most_telling(entries: list[Entry]) -> list[Entry]:
-    """The messages to read for a digest at once: of a long history, what its user said first and last."""
-    if len(entries) <= MAX_DIGEST_MESSAGES:
-        return entries
-    said = [entry for entry in entries if entry.message.role is ChatRole.USER] or entries
+    """The messages to read for a digest at once: what users said first and last, and the newest of others."""
     most, first = MAX_DIGEST_MESSAGES, MAX_DIGEST_MESSAGES // 4
-    return said if len(said) <= most else [*said[:first], *said[first - most :]]
+    said = [entry for entry in entries if entry.message.role is ChatRole.USER]
+    said = said if len(said) <= most else [*said[:first], *said[first - most :]]
+    others = [entry for entry in entries if entry.message.role is not ChatRole.USER]
+    newest = others[max(len(others) + len(said) - most, 0) :]
+    return sorted([*said, *newest], key=attrgetter("position"))
 
 
 def note_shown(
