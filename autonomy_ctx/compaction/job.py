@@ -58,8 +58,6 @@ from autonomy_ctx.tracing import summary_span
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 
-# Only the newest, because no segment contains facts that were replaced long ago.
-MAX_OUTDATED_FACTS = 400
 # After so many refusals of the same messages, fewer of them are tried, or none.
 MAX_REFUSALS = 2
 _MAX_SHRINK_TRIES = 8
@@ -387,7 +385,7 @@ class SummaryJob:
             merged = await self._merge_with_model(segments, chosen, size) if has_model else None
             if merged is None:
                 tokens = merged_digest_tokens(segments, chosen, size)
-                outdated = await self._outdated_facts()
+                outdated = [one.text for one in state.ended] if self._settings.config.facts else []
                 merged = await self._writer.extract([one.text for one in chosen], tokens, counter, outdated)
         return replace(
             merged,
@@ -417,13 +415,6 @@ class SummaryJob:
         except PromptTooLong:
             pass
         return None
-
-    async def _outdated_facts(self) -> list[str]:
-        """The texts of facts that were replaced or are done."""
-        if not self._settings.config.facts:
-            return []
-        facts = await self._memory.store.facts(self._key)
-        return [fact.text for fact in facts if fact.state != "holds"][-MAX_OUTDATED_FACTS:]
 
     async def store_digest(self, announce: Callable[[PendingDigest], None]) -> bool:
         """Store the digest of one batch if the hard limit is exceeded.
