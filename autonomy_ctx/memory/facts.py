@@ -7,6 +7,7 @@ again. So undoing a summary and deleting messages need no special rules.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,6 +43,9 @@ ENDED_BY_REMOVAL = -1
 NO_SEGMENT = 0
 # How many facts that have ended are looked for in the segments of a summary.
 MAX_ENDED_TEXTS = 64
+# A summary is read with so many facts of a kind, the newest; those of users and of the profile, which many
+# others must not push out, count by themselves. It is more than a context has room for.
+MAX_FACTS_OF_KIND = 300
 
 
 class FactRow(NamedTuple):
@@ -114,7 +118,7 @@ class FactIndex:
 
 
 def read_fact_index(rows: str | None) -> FactIndex:
-    """An index of the facts that hold, of a JSON list with number, source and stored text of each."""
+    """An index of facts that hold, of a JSON list with number, source and stored text of each."""
     return FactIndex(
         (number, source, _decode_text(number, text)) for number, source, text in json.loads(rows or "[]")
     )
@@ -278,12 +282,31 @@ def fork_facts(
     return [taken[number] for number in sorted(taken)]
 
 
-def make_active_facts(
-    replaced: Sequence[Sequence[Any]], holding: Sequence[Sequence[Any]]
-) -> tuple[Fact, ...]:
-    """The facts of rows that hold, and before them the ones that each stands for."""
-    before = (make_fact(decode_fact_row(row), "replaced") for row in replaced)
-    return (*before, *(make_fact(decode_fact_row(row), "holds") for row in holding))
+def make_active_facts(rows: Sequence[Sequence[Any]]) -> tuple[Fact, ...]:
+    """The facts that hold, and before them the ones that they stand for: each row has both."""
+    size = len(FACT_COLUMNS)
+    before = (make_fact(decode_fact_row(row[size:]), "replaced") for row in rows if row[size] is not None)
+    return (*before, *(make_fact(decode_fact_row(row[:size]), "holds") for row in rows))
+
+
+def newest_facts(facts: Iterable[Fact]) -> list[Fact]:
+    """Those of the facts that hold which a summary is read with, the newest of each kind."""
+    kinds: dict[tuple[FactKind, bool], list[Fact]] = {}
+    for fact in sorted(facts, key=lambda one: fact_number(one.id) or 0):
+        if fact.state == "holds":
+            kinds.setdefault(_counted_kind(fact), []).append(fact)
+    return [fact for of_kind in kinds.values() for fact in of_kind[-MAX_FACTS_OF_KIND:]]
+
+
+def may_be_more(facts: Iterable[Fact]) -> bool:
+    """Tell whether the facts of a summary may not be all that hold."""
+    kinds = Counter(_counted_kind(fact) for fact in facts if fact.state == "holds")
+    return max(kinds.values(), default=0) >= MAX_FACTS_OF_KIND
+
+
+def _counted_kind(fact: Fact) -> tuple[FactKind, bool]:
+    """The kind of a fact, and whether it counts apart from those that could push it out."""
+    return fact.kind, fact.source == "user" or fact.in_profile
 
 
 def change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
@@ -333,7 +356,7 @@ class ConversationFacts:
         return await self._store.facts(self._key)
 
     async def add(self, kind: FactKind, text: str) -> Fact:
-        """Add a fact. If the same fact already holds, it is returned."""
+        """Add a fact. If one of the newest facts says the same, that one is returned."""
         normal = normalize_fact(check_fact_text(text))
         return await self._write("add", check_kind(kind), text, None) or next(
             fact for fact in await self._holding() if normalize_fact(fact.text) == normal
@@ -364,7 +387,7 @@ class ConversationFacts:
         forget_texts()
 
     async def _holding(self) -> list[Fact]:
-        return active_facts((await self._store.summary(self._key)).facts)
+        return active_facts(await self.history())
 
     async def _find(self, fact_id: str) -> Fact:
         found = next((fact for fact in await self._holding() if fact.id == fact_id), None)

@@ -226,12 +226,13 @@ class StoredSegment:
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """The current segments, the pinned messages and the facts, and the head at the same moment."""
+    """The current segments, the pinned messages and the newest facts, and the head at the same moment."""
 
     head: Head
     segments: tuple[StoredSegment, ...] = ()
     pins: tuple[Pin, ...] = ()
-    # Those that hold, the ones that each has replaced; and those that ended last: a segment may say them.
+    # Of each kind the newest that hold, the ones that each has replaced; and those that ended last: a segment
+    # may say them.
     facts: tuple[Fact, ...] = ()
     ended: tuple[EndedText, ...] = ()
 

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -306,7 +307,9 @@ class TermIndexes:
             index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
             is_same_summary = False
         if not is_same_summary:
-            keys = list(summary_keys(key.conversation, await store.summary(key)))
+            # A summary is read with the newest facts; here all count.
+            state = replace(await store.summary(key), facts=tuple(await store.facts(key)))
+            keys = list(summary_keys(key.conversation, state))
             if index.keys.count_new(keys) > MAX_INLINE_KEYS:
                 index = await anyio.to_thread.run_sync(index.set_keys, keys)
             else:

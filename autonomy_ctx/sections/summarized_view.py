@@ -22,6 +22,7 @@ from autonomy_ctx.compaction.view import (
     window_budget,
 )
 from autonomy_ctx.memory.cache import StoreKey
+from autonomy_ctx.memory.facts import MAX_FACTS_OF_KIND, may_be_more
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, MessageRef, SummaryState
 from autonomy_ctx.memory.summary_blocks import read_blocks
@@ -170,7 +171,7 @@ async def show_history(
             (
                 *_omissions(view.missing, window.entries, window.fit),
                 *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
-                *_fact_omissions(rendered),
+                *_fact_omissions(rendered, current.facts),
             ),
             store_key=store_key,
             generation=snapshot.head.generation,
@@ -281,10 +282,11 @@ def _omissions(
     return tuple(found)
 
 
-def _fact_omissions(facts: RenderedFacts) -> tuple[Omission, ...]:
+def _fact_omissions(facts: RenderedFacts, read: Sequence[Fact]) -> tuple[Omission, ...]:
     """Facts that hold and have no room, named by their ids; they can still be read."""
     if not facts.omitted:
         return ()
     first, last = facts.omitted_range
-    reason = f"no room for {facts.omitted_ids}"
+    bound = f"; of each kind, only the newest {MAX_FACTS_OF_KIND} were read" if may_be_more(read) else ""
+    reason = f"no room for {facts.omitted_ids}{bound}"
     return (Omission(first=first, last=last, count=len(facts.omitted), reason=reason, what="facts"),)

@@ -73,6 +73,16 @@ def test_a_message_is_found_without_the_others_of_its_conversation(connection: s
     assert [step for step in of_messages if by_all.search(step)] == []
 
 
+@pytest.mark.parametrize("name", ["select_newest", "select_known", "select_ended_last"])
+def test_the_facts_of_a_summary_are_found_without_the_others(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    steps = [step for step in plan(connection, queries_of("facts")[name]) if step.startswith("SEARCH")]
+    assert len(steps) >= 2
+    for step in steps:
+        assert "fact_target" in step or re.search(r"\(conversation_id=\? AND (kind|number)=\?", step), step
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_every_query_is_used(file: str) -> None:
     source = Path(module_of(file).__file__ or "").read_text(encoding="utf-8")

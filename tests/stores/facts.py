@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from autonomy_ctx.memory.facts import MAX_FACTS_OF_KIND, newest_facts
 from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.messages.fact import Fact, FactAction, FactChange, FactKind, FactSource
+from autonomy_ctx.messages.fact import FACT_KINDS, Fact, FactAction, FactChange, FactKind, FactSource
 from autonomy_ctx.testing.values import (
     BOB,
     HELPER,
@@ -316,3 +319,57 @@ class FactsContract(StoreActions):
         await store.delete("ana")
         assert await store.facts(OTHER) == []
         assert len(await store.facts(BOB)) == 2
+
+    async def test_a_summary_is_read_with_the_newest_facts_of_each_kind(self, store: Store) -> None:
+        kept = [
+            make_change(1, "never book flights", kind="rule"),
+            make_change(1, "a window seat", source="user"),
+            replace(make_change(1, "their name is Ana"), in_profile=True),
+        ]
+        values = [make_change(1, f"the port of host {at} is 80") for at in range(1_000)]
+        await self.fill(store, 2)
+        await self.commit_facts(store, 1, 1, *kept, *values)
+        read = await self.holding(store)
+        assert list(read)[:3] == ["F1", "F2", "F3"], "no number of values pushes these out"
+        assert len(read) == 3 + MAX_FACTS_OF_KIND
+        assert read["F1003"] == "the port of host 999 is 80"
+        await store.fork(MAIN, 2, "Fork")
+        fork = MAIN._replace(conversation="Fork")
+        assert len(await store.facts(fork)) == len(await store.facts(MAIN)) == 1_003
+        # There the name is in the profile of another conversation, which has it.
+        assert await self.holding(store, fork) == {name: text for name, text in read.items() if name != "F3"}
+
+    async def test_a_fact_that_a_summary_is_not_read_with_can_be_ended(self, store: Store) -> None:
+        number = MAX_FACTS_OF_KIND + 4
+        await store.write_facts(
+            MAIN, [make_change(1, f"the port of host {at} is 80") for at in range(number)]
+        )
+        changes = make_change(2, "the port of host 0 is 81", "F1"), make_change(2, target="F2", action="done")
+        again = make_change(2, "the port of host 2 is 80")
+        await store.write_facts(MAIN, [*changes, again])
+        newest = f"F{MAX_FACTS_OF_KIND + 5}"
+        facts = (await store.summary(MAIN)).facts
+        assert [(one.id, one.state) for one in facts[:2]] == [("F1", "replaced"), ("F7", "holds")]
+        assert (facts[-2].id, facts[-2].text) == (newest, "the port of host 0 is 81")
+        assert facts[-1].text == "the port of host 2 is 80", "said again after so many others, it is new"
+        assert [one.state for one in (await store.facts(MAIN))[:3]] == ["replaced", "done", "holds"]
+        # Where newer ones go, those are read again that hold, and no others.
+        for number in range(5, MAX_FACTS_OF_KIND + 5):
+            assert await store.remove_fact(MAIN, number)
+        assert list(await self.holding(store)) == ["F3", "F4", newest, f"F{MAX_FACTS_OF_KIND + 7}"]
+
+    async def test_what_is_read_are_the_newest_of_all_that_hold(self, store: Store) -> None:
+        chance = random.Random(7)
+        for step in range(8):
+            known = [fact.id for fact in await store.facts(MAIN)]
+            changes = []
+            for at in range(200):
+                kind = chance.choice([*FACT_KINDS[:2], "value", "value", "value"])
+                source: FactSource = chance.choice(["user", "model", "model"])
+                target = chance.choice(known) if known and chance.random() < 0.1 else None
+                made = make_change(1, f"{step} {at}", target, kind=kind, source=source)
+                changes.append(replace(made, in_profile=chance.random() < 0.1))
+            await store.write_facts(MAIN, changes)
+        wanted = {fact.id: fact.text for fact in newest_facts(await store.facts(MAIN))}
+        assert await self.holding(store) == wanted
+        assert MAX_FACTS_OF_KIND < len(wanted) < len(fact_texts(await store.facts(MAIN)))

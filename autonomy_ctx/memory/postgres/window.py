@@ -18,10 +18,10 @@ from autonomy_ctx.memory.encoding import (
     decode_segment,
     make_pin,
 )
-from autonomy_ctx.memory.facts import MAX_ENDED_TEXTS, make_active_facts, make_ended_texts
+from autonomy_ctx.memory.facts import make_active_facts, make_ended_texts
 from autonomy_ctx.memory.postgres.connection import fetch_one
 from autonomy_ctx.memory.postgres.session import PostgresSession, key_digest
-from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT
+from autonomy_ctx.memory.sql.facts import ENDED_TEXTS, NEWEST_FACTS
 from autonomy_ctx.memory.sql.log import read_head
 from autonomy_ctx.memory.sql.query import load_statements
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key, SummaryState, Window
@@ -30,8 +30,8 @@ _SQL = load_statements(
     "postgres",
     "window",
     segment_columns=", ".join(SEGMENT_COLUMNS),
-    columns_of_fact=COLUMNS_OF_FACT,
-    max_ended_texts=MAX_ENDED_TEXTS,
+    newest_facts=NEWEST_FACTS.postgres.replace("%(id)s", "c.id"),
+    ended_texts=ENDED_TEXTS.postgres.replace("%(id)s", "c.id"),
 )
 
 # So many rows are decoded at a time: others get their turn in between.
@@ -79,12 +79,12 @@ async def read_summary(session: PostgresSession, key: Key) -> SummaryState:
     found = await fetch_one(session.connection, _SQL["select_summary"], (key_digest(key),))
     if found is None:
         return SummaryState(Head())
-    segments, pins, replaced, holding, ended = map(_load_rows, found[5:])
+    segments, pins, facts, ended = map(_load_rows, found[5:])
     return SummaryState(
         Head(*found[:5]),
         tuple(decode_segment(row) for row in segments),
         tuple(make_pin(decode_entry(*row), pinned_at, source) for pinned_at, source, *row in pins),
-        make_active_facts(replaced, holding),
+        make_active_facts(facts),
         make_ended_texts(ended),
     )
 

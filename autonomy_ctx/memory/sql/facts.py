@@ -10,31 +10,38 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
     MAX_ENDED_TEXTS,
+    MAX_FACTS_OF_KIND,
     NO_SEGMENT,
     DroppedFacts,
     EndedFact,
     FactRow,
     decode_fact_row,
     ended_state,
+    make_active_facts,
     make_ended_texts,
     make_fact,
     make_rows,
     read_fact_index,
 )
 from autonomy_ctx.memory.sql.query import load_queries
-from autonomy_ctx.memory.sql.session import Session
+from autonomy_ctx.memory.sql.session import LargeRead, Session
 from autonomy_ctx.memory.store import MAX_POSITION, ProfileFact
-from autonomy_ctx.messages.fact import EndedText, Fact, FactChange
+from autonomy_ctx.messages.fact import FACT_KINDS, EndedText, Fact, FactChange, fact_number
 
-COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _QUERIES = load_queries(
     "facts",
-    columns=COLUMNS_OF_FACT,
+    columns=", ".join(f"f.{name}" for name in FACT_COLUMNS),
+    replaced=", ".join(f"r.{name}" for name in FACT_COLUMNS),
     names=", ".join(FACT_COLUMNS),
     values=":" + ", :".join(FACT_COLUMNS),
+    kinds=", ".join(f"('{kind}', {is_own})" for kind in FACT_KINDS for is_own in ("TRUE", "FALSE")),
+    most=str(MAX_FACTS_OF_KIND),
+    max_ended=str(MAX_ENDED_TEXTS),
     is_fact="{sqlite: f.is_done = 0}{postgres: NOT f.is_done}",
     json_rows="{sqlite: json_group_array(json_array}{postgres: json_agg(json_build_array}",
 )
+# The facts of a summary. PostgreSQL reads them with the rest of it, in one statement.
+NEWEST_FACTS, ENDED_TEXTS = _QUERIES["select_newest"], _QUERIES["select_ended_last"]
 
 
 async def read_profile_facts(session: Session, agent: str, scope: str) -> list[ProfileFact]:
@@ -51,10 +58,17 @@ async def read_all_facts(session: Session, conversation_id: int) -> list[Fact]:
     ]
 
 
+async def read_active_facts(session: Session, conversation_id: int) -> tuple[Fact, ...]:
+    """The newest facts of each kind that hold, and the ones that they stand for."""
+    rows = await session.fetch(NEWEST_FACTS, id=conversation_id)
+    if len(rows) > session.read_limit.max_rows:
+        raise LargeRead
+    return make_active_facts(rows)
+
+
 async def read_ended_texts(session: Session, conversation_id: int) -> tuple[EndedText, ...]:
     """The facts that ended last."""
-    rows = await session.fetch(_QUERIES["select_ended_last"], id=conversation_id, limit=MAX_ENDED_TEXTS)
-    return make_ended_texts(rows)
+    return make_ended_texts(await session.fetch(ENDED_TEXTS, id=conversation_id))
 
 
 def _ended_fact(row: Sequence[Any]) -> EndedFact:
@@ -69,12 +83,14 @@ async def write_facts(
     segment: int = NO_SEGMENT,
     dropped: Sequence[EndedFact] = (),
 ) -> list[Fact]:
-    """Make changes, and return the added facts."""
+    """Make changes, and return the added facts. What they state is compared with the newest facts."""
     if not changes:
         return []
     last = await read_last_fact(session, conversation_id)
-    [(holding,)] = await session.fetch(_QUERIES["select_holding"], id=conversation_id)
-    index = read_fact_index(holding)
+    targets = [*(fact_number(change.target) for change in changes), *(fact.row.target for fact in dropped)]
+    numbers = session.array([number for number in targets if number is not None])
+    [(known,)] = await session.fetch(_QUERIES["select_known"], id=conversation_id, numbers=numbers)
+    index = read_fact_index(known)
     before = DroppedFacts(dropped)
     rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if rows:

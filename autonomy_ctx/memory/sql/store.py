@@ -129,7 +129,7 @@ class Store(ABC):
 
     @abstractmethod
     async def summary(self, key: Key) -> SummaryState:
-        """The current segments, pins and facts."""
+        """The current segments and pins, and the newest current facts of each kind."""
 
     @abstractmethod
     async def use_embedder(self, name: str, dimensions: int) -> int:

@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.encoding import UnreadableRow, check_complete, decode_entry, make_pin
-from autonomy_ctx.memory.facts import make_active_facts
-from autonomy_ctx.memory.sql.facts import COLUMNS_OF_FACT, read_ended_texts
+from autonomy_ctx.memory.sql.facts import read_active_facts, read_ended_texts
 from autonomy_ctx.memory.sql.forks import read_ranges
 from autonomy_ctx.memory.sql.log import find_conversation
 from autonomy_ctx.memory.sql.query import load_statements
@@ -24,7 +23,7 @@ from autonomy_ctx.memory.store import MAX_POSITION, Head, Key, SummaryState, Win
 BLOCK_ROWS = 256
 # A body larger than this is read by itself, so that a block stays within 16 MB.
 LARGE_BODY_BYTES = 64 * 1024
-_SQL = load_statements("sqlite", "window", large_body_bytes=LARGE_BODY_BYTES, columns_of_fact=COLUMNS_OF_FACT)
+_SQL = load_statements("sqlite", "window", large_body_bytes=LARGE_BODY_BYTES)
 
 
 async def read_window(
@@ -120,10 +119,6 @@ async def read_summary(session: SqliteSession, key: Key) -> SummaryState:
     rows = session.connection.execute(_SQL["select_pins"], (conversation_id,)).fetchall()
     pins = [make_pin(decode_entry(*row), pinned_at, source) for pinned_at, source, *row in rows]
     segments = tuple(await read_active_segments(session, conversation_id))
-    replaced = session.connection.execute(_SQL["select_replaced"], (conversation_id,)).fetchall()
-    holding = session.connection.execute(_SQL["select_holding"], (conversation_id,)).fetchall()
-    if len(holding) > session.read_limit.max_rows:
-        raise LargeRead
-    facts = make_active_facts(replaced, holding)
+    facts = await read_active_facts(session, conversation_id)
     ended = await read_ended_texts(session, conversation_id)
     return SummaryState(head, segments, tuple(pins), facts, ended)

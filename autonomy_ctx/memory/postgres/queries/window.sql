@@ -42,20 +42,8 @@ SELECT c.head, c.count, c.generation, c.last_user, c.revision,
      JOIN autonomy_ctx.message m
          ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
      WHERE p.conversation_id = c.id),
-    (SELECT json_agg(json_build_array({columns_of_fact}) ORDER BY h.number)::text
-     FROM autonomy_ctx.fact h
-     JOIN autonomy_ctx.fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
-     WHERE h.conversation_id = c.id AND h.ended_by IS NULL AND NOT h.is_done),
-    (SELECT json_agg(json_build_array({columns_of_fact}) ORDER BY f.number)::text
-     FROM autonomy_ctx.fact f
-     WHERE f.conversation_id = c.id AND f.ended_by IS NULL AND NOT f.is_done),
-    (SELECT json_agg(json_build_array(
-         e.old, e.old_text, e.number, e.text, e.position, e.is_done, e.source))::text
-     FROM (SELECT f.number AS old, f.text AS old_text, e.*
-           FROM autonomy_ctx.fact e
-           JOIN autonomy_ctx.fact f ON f.conversation_id = e.conversation_id AND f.number = e.target
-           WHERE e.conversation_id = c.id AND e.target IS NOT NULL
-           ORDER BY e.number DESC LIMIT {max_ended_texts}) e)
+    ({newest_facts}),
+    ({ended_texts})
 FROM autonomy_ctx.conversation c WHERE c.key = %s
 
 -- name: probe

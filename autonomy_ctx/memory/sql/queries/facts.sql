@@ -1,9 +1,31 @@
--- name: select_holding
+-- fragment: newest
+-- Of each kind the newest that hold. Those of users and of the profile count by themselves: others never push
+-- them out.
+WITH kinds (kind, is_own) AS (VALUES {kinds}), newest AS (
+    SELECT f.* FROM kinds k CROSS JOIN
+    {sqlite: fact f ON f.conversation_id = :id AND f.number IN (SELECT f.number}{postgres: LATERAL (SELECT f.*}
+        FROM @fact f {sqlite: INDEXED BY fact_in_force}
+        WHERE f.conversation_id = :id AND f.kind = k.kind AND (f.source = 'user' OR f.in_profile) = k.is_own
+          AND f.ended_by IS NULL AND {is_fact} ORDER BY f.number DESC LIMIT {most}
+    ) {postgres: f}
+)
+
+-- name: select_newest
+-- Each with the one that it stands for.
+{newest} SELECT {sqlite: {columns}, {replaced}}
+    {postgres: json_agg(json_build_array({columns}, {replaced}) ORDER BY f.number)::text}
+FROM newest f LEFT JOIN {sqlite: fact r ON}{postgres: LATERAL (SELECT * FROM autonomy_ctx.fact r WHERE}
+    r.conversation_id = f.conversation_id AND r.number = f.target {postgres: LIMIT 1) r ON TRUE}
+{sqlite: ORDER BY f.number}
+
+-- name: select_known
 -- As one text: with each row that SQLite steps to, a thread may have to wait for the interpreter lock.
-SELECT {json_rows}(held.number, held.source, held.text)){postgres: ::text} FROM (
-    SELECT f.number, f.source, f.text FROM @fact f {sqlite: INDEXED BY fact_in_force}
-    WHERE f.conversation_id = :id AND f.ended_by IS NULL AND {is_fact} ORDER BY f.number
-) held
+{newest} SELECT {json_rows}(known.number, known.source, known.text)){postgres: ::text} FROM (
+    SELECT f.number, f.source, f.text FROM newest f UNION
+    SELECT f.number, f.source, f.text FROM @fact f
+    WHERE f.conversation_id = :id AND f.number @in(:numbers) AND f.ended_by IS NULL AND {is_fact}
+    ORDER BY 1
+) known
 
 -- name: select_all
 SELECT {columns}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, FALSE) END
@@ -11,9 +33,14 @@ FROM @fact f LEFT JOIN @fact e ON e.conversation_id = f.conversation_id AND e.nu
 WHERE f.conversation_id = :id AND {is_fact} ORDER BY f.number
 
 -- name: select_ended_last
-SELECT f.number, f.text, e.number, e.text, e.position, e.is_done, e.source
-FROM @fact e JOIN @fact f ON f.conversation_id = e.conversation_id AND f.number = e.target
-WHERE e.conversation_id = :id AND e.target IS NOT NULL ORDER BY e.number DESC LIMIT :limit
+SELECT {sqlite: l.*}
+    {postgres: json_agg(json_build_array(l.old, l.old_text, l.number, l.text, l.position, l.is_done, l.source))::text}
+FROM (
+    SELECT f.number AS old, f.text AS old_text, e.number, e.text, e.position, e.is_done, e.source
+    FROM @fact e {sqlite: INDEXED BY fact_target CROSS}
+    JOIN @fact f ON f.conversation_id = e.conversation_id AND f.number = e.target
+    WHERE e.conversation_id = :id AND e.target IS NOT NULL ORDER BY e.number DESC LIMIT {max_ended}
+) l
 
 -- name: select_profile
 SELECT c.conversation, {columns} FROM @conversation c

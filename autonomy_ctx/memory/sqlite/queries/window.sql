@@ -36,13 +36,3 @@ SELECT coalesce(sum(m.size), 0) FROM pin p LEFT JOIN shared_range r ON r.convers
     AND p.position BETWEEN r.first AND r.last
 JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
 WHERE p.conversation_id = ?
-
--- name: select_holding
-SELECT {columns_of_fact} FROM fact f INDEXED BY fact_in_force
-WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0 ORDER BY f.number
-
--- name: select_replaced
--- The ones that those stand for.
-SELECT {columns_of_fact} FROM fact h INDEXED BY fact_in_force
-CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
-WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0 ORDER BY h.number
