@@ -18,6 +18,7 @@ from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState, DisplayedSummary
 from autonomy_ctx.compaction.view import facts_until, window_budget
 from autonomy_ctx.formats.model_table import Price
+from autonomy_ctx.memory.facts import newest_facts
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.fact import Fact
 
@@ -144,10 +145,12 @@ def _older_view(
         or not snapshot.complete
         # Another context of this conversation, composed beside this one, has changed it meanwhile.
         or not snapshot.covered_since <= covered <= state.covered
-        or not (is_in_turn or _can_wait(last, state.facts))
     ):
         return None
-    state = replace(state, segments=last.segments, facts=last.facts)
+    facts = last.facts if is_in_turn else _lasting_facts(last, state.facts)
+    if facts is None:
+        return None
+    state = replace(state, segments=last.segments, facts=facts)
     back = [entry for entry in snapshot.covered_entries if entry.position > covered]
     older = replace(snapshot, state=state, entries=[*back, *snapshot.entries], covered_entries=None)
     if len(older.entries) > settings.limits.hard:
@@ -158,20 +161,25 @@ def _older_view(
     return older
 
 
-def _can_wait(last: DisplayedSummary, facts: Sequence[Fact]) -> bool:
-    """Tell whether the older summary can stay with its facts: the window shows what has changed them.
+def _lasting_facts(last: DisplayedSummary, facts: Sequence[Fact]) -> tuple[Fact, ...] | None:
+    """The facts of an older summary that can stay, as the window shows what has changed them; None if not.
 
     A digest only stands in: it is not kept for the sake of money. A list of facts without one of them has
-    the whole window after it read uncached: the older summary would save nothing. What a user wrote is
-    appended.
+    the whole window after it read uncached: the older summary would save nothing. But the oldest of a kind,
+    which are no longer read beside new ones, had no room in it. What a user wrote is appended.
     """
     if any(segment.provisional for segment in last.segments):
-        return False
-    known, covered = {fact.id for fact in last.facts}, last.covered
+        return None
+    now, known = {fact.id for fact in facts}, {fact.id for fact in last.facts}
     new = [fact for fact in facts if fact.id not in known]
-    return len(facts) - len(new) == len(known) and all(
-        fact.position > covered or fact.source == "user" for fact in new
-    )
+    if any(fact.position <= last.covered and fact.source != "user" for fact in new):
+        return None
+    if known <= now:
+        return last.facts
+    read = {fact.id for fact in newest_facts((*last.facts, *new))}
+    older = [fact for fact in last.facts if fact.state == "holds" and fact.id not in read]
+    gone = known - now - {fact.id for fact in older} - {fact.replaces for fact in older}
+    return None if gone else tuple(fact for fact in last.facts if fact.id in now)
 
 
 def _swap_choice(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,7 +26,8 @@ from autonomy_ctx.compaction.cost_model import cheapest
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState
 from autonomy_ctx.compaction.swap import choose_snapshot
-from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
+from autonomy_ctx.memory.facts import MAX_FACTS_OF_KIND
+from autonomy_ctx.stores import Entry, Fact, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
 # What is generated is the talk; that both event loops work is shown by the other tests.
@@ -290,6 +293,22 @@ def test_without_all_that_the_shown_summary_leaves_the_newest_is_shown() -> None
     before = ConversationState()
     view(before, seen(segment(1, 3)))
     assert view(before, seen(segment(1, 3), segment(4, 8), since=5)) == (8, [9, 10])
+
+
+def value(number: int) -> Fact:
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    return Fact(id=f"F{number}", kind="value", text=f"port {number}", position=number // 200, created_at=at)
+
+
+def test_a_summary_waits_though_old_facts_are_no_longer_read_beside_new_ones() -> None:
+    """What had ended, in the list that was shown, would have to go from it at once."""
+    for missing, covered in (None, 3), ("F500", 8):
+        before, known = ConversationState(), tuple(map(value, range(400, 400 + MAX_FACTS_OF_KIND)))
+        old = seen(segment(1, 3))
+        view(before, replace(old, state=replace(old.state, facts=known)))
+        new = seen(segment(1, 3), segment(4, 8), since=1)
+        read = tuple(fact for fact in (*known[2:], value(900), value(901)) if fact.id != missing)
+        assert view(before, replace(new, state=replace(new.state, facts=read)))[0] == covered
 
 
 def test_a_stand_in_that_was_shown_does_not_wait() -> None:
