@@ -305,15 +305,16 @@ def _format_ids(holding: Sequence[Fact], chosen: Container[str]) -> str:
 def _by_weight(holding: Sequence[Fact], most: int) -> list[Fact]:
     """Standing facts with the weightiest first: what users wrote, then by kind, the newest first.
 
-    Of each kind there are at most so many that users did not write: a long conversation has thousands, and
-    the older ones would hardly ever have room.
+    Of each kind there are at most so many that users did not write: the older ones would hardly ever have
+    room. Those of the profile come before the others of their kind: they hold longer than a conversation.
     """
     own: list[Fact] = []
     others: list[Fact] = []
     for kind in _SHARES:
         found = [fact for fact in reversed(holding) if fact.kind == kind]
         own += [fact for fact in found if fact.source == "user"]
-        others += [fact for fact in found if fact.source != "user"][:most]
+        learned = [fact for fact in found if fact.source != "user"]
+        others += sorted(learned, key=lambda fact: not fact.in_profile)[:most]
     return own + others
 
 

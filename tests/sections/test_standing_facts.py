@@ -14,6 +14,7 @@ from autonomy_ctx import Agent, ContextSummaryConfig, ContextTemplate, Memory, M
 from autonomy_ctx.errors import InvalidFact, UnknownFact
 from autonomy_ctx.language.facts import find_facts
 from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.messages.fact import FactChange
 from autonomy_ctx.testing.values import make_provisional_segment
 
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
@@ -496,3 +497,26 @@ async def test_a_context_names_its_facts(memory: Memory) -> None:
         composed = await ContextTemplate([section]).compose(memory, *TRIP)
         assert composed.facts == ["F1 goal: see Lisbon"]
         assert section.get_cache_info()["facts"] == 1
+
+
+async def test_what_must_stay_is_shown_after_thousands_of_values(memory: Memory) -> None:
+    def change(text: str, **fields: Any) -> FactChange:
+        return FactChange(action="add", position=1, created_at=NOON, text=text, **fields)
+
+    async with summarized(None) as section:
+        await asks(memory, 12)
+        await compose_twice(section, memory)
+        key = make_key(memory.agent, *TRIP)
+        first = [change("no night trains", kind="rule"), change("their name is Ana", in_profile=True)]
+        values = [change(f"the fare to stop {number} is {number} EUR") for number in range(5_000)]
+        await memory.store.write_facts(key, [*first, *values])
+        before = await shown(section, memory)
+        await memory.facts(*TRIP).replace("F3", "the fare to stop 0 is 7 EUR")
+        after = await shown(section, memory)
+    lines = fact_lines(before)
+    assert lines[0] == "F1 rule: no night trains"
+    assert {"F2 value: their name is Ana", "F5002 value: the fare to stop 4999 is 4999 EUR"} <= {*lines}
+    [omitted] = before.omitted
+    assert "; of each kind, only the newest 300 were read" in omitted.reason
+    assert "F5003 value: the fare to stop 0 is 7 EUR" in fact_lines(after)
+    assert len(await memory.facts(*TRIP)) == 5_002
