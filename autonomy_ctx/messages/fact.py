@@ -117,7 +117,7 @@ def fact_id(number: int) -> str:
     return f"F{number}"
 
 
-@lru_cache(16_384)
+@lru_cache(2_048)
 def fact_number(name: str | None) -> int | None:
     """The number in an id; None if it is not a valid id."""
     digits = (name or "")[1:]
