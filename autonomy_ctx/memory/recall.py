@@ -276,14 +276,14 @@ def rank_messages(
         if meaning:
             gains |= _split_fused(by_text, scores)
         number = index.numbers.get(place)
-        parts = (
-            {}
-            if number is None
-            else {name: worth(number) * some.get(number, 0.0) for name, some in gains.items()}
-        )
-        if number is not None and number in by_keys:
-            told = parts["words"] * by_keys[number] / by_text[number]
-            parts |= {"words": parts["words"] - told, "summary": told}
+        parts = {} if number is None else {name: some.get(number, 0.0) for name, some in gains.items()}
+        if number is not None:
+            if number in by_keys:
+                told = parts["words"] * by_keys[number] / by_text[number]
+                parts |= {"words": parts["words"] - told, "summary": told}
+            found, asking = sum(parts.values()), QUESTION_SHARE if index.asks[number] else 1.0
+            by_role = worth(number) / asking
+            parts |= {"role": (by_role - 1) * found, "question": by_role * (asking - 1) * found}
         kept = 1.0 if place in sources else REST_SHARE
         rule = 0.0 if number is None else by_rule.get(number, 0.0)
         score = places.get(place, 0.0)
@@ -302,7 +302,7 @@ def rank_messages(
             tuple(
                 RecallReason(kind=name, score=part, words=words.get(name, ()))
                 for name, part in sorted(parts.items(), key=lambda one: -one[1])
-                if part > MIN_PART * score
+                if abs(part) > MIN_PART * score
             )
             or FILLS_ROOM
         )

@@ -55,7 +55,8 @@ class RecallReason:
     `kind` says where it comes from: "words" of the question that the message has (`words` are their stems);
     words that it has not, but a fact or a "summary" made from it; "meaning", a "day" that the question names,
     the "order" of what was said first on each day, a "rule" or preference of the user, a "neighbour" that was
-    found. "room" has no score: there was room left around it.
+    found. A "role" lowers the score of one of many long answers, and a "question" that of a message that only
+    asks: these scores are negative. "room" has no score: there was room left around it.
     """
 
     kind: str

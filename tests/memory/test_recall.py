@@ -499,6 +499,23 @@ async def test_a_recall_explains_each_message_by_the_parts_of_its_score() -> Non
     assert not any(one.reasons for one in plain.passages)
 
 
+async def test_a_recall_explains_what_lowers_a_score() -> None:
+    async with Memory() as memory:
+        said = [
+            ("user", "The kitchen will be sage."),
+            ("assistant", "Sage is a calm colour. " + "I can say much more about it. " * 20),
+            ("user", "Is calm the word?"),
+        ]
+        for role, text in said:
+            await memory.append("ana", "trip", {"role": role, "content": text})
+        found = await recall(memory, "ana", "a calm colour", conversation="trip", explain=True)
+    scores = {one.position: {reason.kind: reason.score for reason in one.reasons} for one in found.passages}
+    assert scores[2]["words"] > 0 > scores[2]["role"]
+    assert scores[3]["words"] > 0 > scores[3]["question"]
+    for one in found.passages:
+        assert sum(reason.score for reason in one.reasons) == pytest.approx(one.score)
+
+
 async def test_a_rule_is_no_answer_to_a_question_about_what_was_said() -> None:
     async with Memory() as memory:
         for text in ("Always name the price when I ask about hotels.", "The kitchen will be sage."):
