@@ -24,6 +24,7 @@ from autonomy_ctx.language.questions import ADVICE, ORDER, PAST, Period, find_ai
 from autonomy_ctx.language.words import text_ends
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.message_keys import KeyIndex
 from autonomy_ctx.memory.ranking import MEANING_SHARE, fuse_scores
 from autonomy_ctx.memory.recall_block import (
     FILLS_ROOM,
@@ -173,6 +174,10 @@ def parse_query(query: str, today: date | None) -> RecallQuery:
     )
 
 
+def _query_weights(asked: RecallQuery) -> dict[str, float]:
+    return dict.fromkeys(asked.forms, FOLDED_WEIGHT) | asked.weights
+
+
 class RankedPlaces(NamedTuple):
     """Places with their scores for a question, and the best of them, which passed scores on."""
 
@@ -215,7 +220,7 @@ def rank_messages(
     `meaning` has the places that are near to the question in meaning, and how near they are.
     """
     asked = parse_query(query, index.newest_day)
-    weights = dict.fromkeys(asked.forms, FOLDED_WEIGHT) | asked.weights
+    weights = _query_weights(asked)
     for prefix in asked.prefixes:
         weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
     by_words = scores = index.score(weights)
@@ -470,9 +475,27 @@ async def _index_hits(
         limit *= WIDEN_FACTOR
     new += await _drop_shown(memory, scope, near, shared_ends, hidden)
     found_once = {(one.conversation, one.position): one.message for one in new}
+    keys = await _read_keys(memory, scope, conversation)
+    if keys.versions:
+        told = keys.best_places(_query_weights(parse_query(query, None)), wanted // HITS_PER_SOURCE)
+        places = [place for place in told if place[1] not in hidden.get(place[0], ())]
+        read = await _read_messages(memory, scope, places)
+        for name, position, message in await _drop_shown(memory, scope, read, shared_ends, hidden):
+            found_once.setdefault((name, position), message)
     found_messages = (IndexedMessage(*place, message) for place, message in found_once.items())
     # An index of some messages is made for each question: rules in it would cost as much as all the rest.
-    return TermIndex(found_messages, find_rules=False)
+    index = TermIndex(found_messages, find_rules=False)
+    index.keys = keys
+    return index
+
+
+async def _read_keys(memory: Memory, scope: str, conversation: str | None) -> KeyIndex:
+    """The facts and summaries of a scope or a conversation."""
+    indexes = memory.term_indexes.keys
+    if conversation is None:
+        return await indexes.of_scope(memory.store, memory.agent, scope)
+    key = make_key(memory.agent, scope, conversation)
+    return await indexes.of_conversation(memory.store, key, await memory.store.head(key))
 
 
 def _search_terms(query: str) -> QueryTerms:

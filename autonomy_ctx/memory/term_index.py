@@ -13,7 +13,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +20,7 @@ import anyio.to_thread
 
 from autonomy_ctx.memory.cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
-from autonomy_ctx.memory.message_keys import KeyIndex, MessageKey, summary_keys
+from autonomy_ctx.memory.message_keys import KeyIndex, KeyIndexes
 from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key
@@ -39,8 +38,8 @@ MAX_INDEX_BYTES, MAX_CACHE_BYTES = 40_000_000, 80_000_000
 # An index that was not used for so long makes room for another.
 IDLE_SECONDS = 300.0
 MESSAGES_PER_READ = 512
-# More new messages, or facts and summaries, than this are taken in by a thread.
-MAX_INLINE_MESSAGES, MAX_INLINE_KEYS = 64, 16
+# More new messages than this are taken in by a thread.
+MAX_INLINE_MESSAGES = 64
 # The shortest prefix by which a joined word is found: a mark and four letters.
 MIN_PREFIX_LENGTH = 5
 # What a word counts for that a fact made from a message has and the message has not; of a summary of several
@@ -65,7 +64,7 @@ class TermIndex:
         self.tool_names: dict[str, str] = {}
         # Of messages that were recalled: their lines.
         self.lines: Lines = {}
-        self._size = 0
+        self.size = 0
         # Of the newest message and of the longest.
         self.newest_day: date | None = None
         self.max_length = 0
@@ -78,7 +77,7 @@ class TermIndex:
         self._terms_by_role: Counter[ChatRole] = Counter()
         self._messages_by_role: Counter[ChatRole] = Counter()
         self._norms: list[float] = []
-        # Facts and summaries that were made from the messages.
+        # Facts and summaries, of which some were made from the messages.
         self.keys = KeyIndex()
         # Memory may be used from several threads.
         self._lock = threading.Lock()
@@ -122,7 +121,7 @@ class TermIndex:
             self.questions.setdefault(one.conversation, set()).add(one.position)
         self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
         self.max_length = max(length, self.max_length)
-        self._size += length + MESSAGE_OVERHEAD_BYTES
+        self.size += length + MESSAGE_OVERHEAD_BYTES
         self._lengths.append(counts.total())
         self._terms_by_role[message.role] += counts.total()
         self._messages_by_role[message.role] += 1
@@ -135,17 +134,6 @@ class TermIndex:
             self._postings.setdefault(form, []).append(number)
         for form in terms.joined_words:
             self._joined_words.setdefault(form[:MIN_PREFIX_LENGTH], set()).add(form)
-
-    @property
-    def size(self) -> int:
-        """The bytes that it takes, more or less."""
-        return self._size + self.keys.size
-
-    def set_keys(self, keys: Iterable[MessageKey]) -> TermIndex:
-        """Take these facts and summaries as further keys of its messages, in place of those before."""
-        with self._lock:
-            self.keys.update(keys)
-        return self
 
     def forms_with(self, prefix: str) -> list[str]:
         """The joined words of the messages that begin so."""
@@ -186,10 +174,10 @@ class TermIndex:
             return {}
         own = set(self._postings.get(stem, ()))
         shares: dict[int, float] = {}
-        for conversation, first, last, _ in keys:
-            share = KEY_SHARE / math.sqrt(last - first + 1)
-            for position in range(first, last + 1):
-                number = self.numbers.get((conversation, position))
+        for key in keys:
+            share = KEY_SHARE * key.share
+            for position in range(key.first, key.last + 1):
+                number = self.numbers.get((key.conversation, position))
                 if number is not None and number not in own and share > shares.get(number, 0.0):
                     shares[number] = share
         return shares
@@ -265,6 +253,7 @@ class TermIndexes:
         self._indexes: ConversationCache[StoreKey, _CachedIndex] = ConversationCache(
             max_bytes, getsizeof=lambda cached: cached.terms.size
         )
+        self.keys = KeyIndexes()
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
 
@@ -288,8 +277,9 @@ class TermIndexes:
             window = await store.read(key, after=0, before=MESSAGES_PER_READ + 1)
         if window.head.count > MAX_INDEXED_MESSAGES:
             return None
-        is_same_summary = cached is not None and window.head.revision == cached.head.revision
-        if cached is not None and is_same_summary and window.head.position == cached.head.position:
+        keys = await self.keys.of_conversation(store, key, window.head)
+        if cached is not None and window.head.position == cached.head.position:
+            cached.terms.keys = keys
             self._used_at[store_key] = self._clock()
             return cached.terms
         entries = list(window.entries)
@@ -305,15 +295,7 @@ class TermIndexes:
         else:
             known = [] if cached is None else cached.terms.messages[:]
             index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
-            is_same_summary = False
-        if not is_same_summary:
-            # A summary is read with the newest facts; here all count.
-            state = replace(await store.summary(key), facts=tuple(await store.facts(key)))
-            keys = list(summary_keys(key.conversation, state))
-            if index.keys.count_new(keys) > MAX_INLINE_KEYS:
-                index = await anyio.to_thread.run_sync(index.set_keys, keys)
-            else:
-                index.set_keys(keys)
+        index.keys = keys
         with self._lock:
             self._indexes.pop(store_key, None)
             if index.size > MAX_INDEX_BYTES:

@@ -15,16 +15,20 @@ SUMMARY = "The user wants a hotel with a sauna."
 
 
 async def recalled(memory: Memory, question: str, key: Key = MAIN) -> dict[int, set[str]]:
-    """The kinds of reasons by which messages were recalled, without those that only fill the room."""
-    found = await recall(
-        memory.for_agent(key.agent) if key.agent else memory,
-        key.scope,
-        question,
-        conversation=key.conversation,
-        explain=True,
-    )
-    kinds = {one.position: {reason.kind for reason in one.reasons} for one in found.passages}
-    return {at: some for at, some in kinds.items() if some != {"room"}}
+    """The kinds of reasons by which messages were recalled, without those that only fill the room.
+
+    From the conversation and from all of its scope, which has no other conversation here: both are the same.
+    """
+    view = memory.for_agent(key.agent) if key.agent else memory
+    found: dict[int, set[str]] = {}
+    for conversation in (None, key.conversation):
+        before = found
+        result = await recall(view, key.scope, question, conversation=conversation, explain=True)
+        assert {one.conversation for one in result.passages} <= {key.conversation}
+        kinds = {one.position: {reason.kind for reason in one.reasons} for one in result.passages}
+        found = {at: some for at, some in kinds.items() if some != {"room"}}
+    assert found.keys() == before.keys()
+    return found
 
 
 class KeysContract(StoreActions):
@@ -84,3 +88,47 @@ class KeysContract(StoreActions):
         assert await recalled(memory, "Which museum?", BOB)
         assert await recalled(memory, "Which museum?") == {}
         assert await recalled(memory, "a sauna?", HELPER) == {}
+
+    async def test_a_recall_from_a_scope_finds_messages_of_all_its_conversations_by_their_keys(
+        self, store: Store
+    ) -> None:
+        memory = Memory(store=store)
+        rome = MAIN._replace(conversation="rome")
+        for key, text in ((MAIN, "The museum is there"), (rome, "The opera is there")):
+            await self.say(store, *SAID, key=key)
+            await self.summarize(store, make_change(1, text), key=key)
+        await store.fork(rome, 2, "fork")
+
+        async def places(question: str) -> set[tuple[str, int]]:
+            found = await recall(memory, "ana", question, explain=True)
+            kinds = {
+                (one.conversation, one.position): [reason.kind for reason in one.reasons]
+                for one in found.passages
+            }
+            return {place for place, some in kinds.items() if "summary" in some}
+
+        assert await places("Which museum?") == {("trip", 1)}
+        # The fork has the same message, which is shown once.
+        assert {at for _, at in await places("Which opera?")} == {1}
+        assert len(await places("Which opera?")) == 1
+        await store.delete("ana", "", "trip")
+        assert await places("Which museum?") == set()
+        assert len(await places("Which opera?")) == 1
+        await memory.delete_scope("ana")
+        assert await places("Which opera?") == set()
+
+    async def test_a_recall_from_a_scope_leaves_out_what_the_reader_has(self, store: Store) -> None:
+        memory = Memory(store=store)
+        await self.say(store, *SAID)
+        await self.summarize(store, make_change(1, "The museum is there"))
+        found = await recall(memory, "ana", "Which museum?", exclude={"trip": {1}})
+        assert 1 not in [one.position for one in found.passages]
+
+    async def test_new_keys_of_a_scope_are_known_at_the_next_recall(self, store: Store) -> None:
+        memory = Memory(store=store)
+        await self.say(store, *SAID)
+        await self.summarize(store, make_change(1, "The museum is there"))
+        assert await recalled(memory, "Which museum?")
+        await store.write_facts(MAIN, [make_change(3, "The theatre is later")])
+        assert await recalled(memory, "Which theatre?")
+        assert await recalled(memory, "Which museum?")

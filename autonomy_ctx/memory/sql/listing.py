@@ -64,3 +64,11 @@ async def list_conversations(
     query = _QUERIES[first if after is None else following]
     rows = await session.fetch(query, scope=scope, agent=agent, **values)
     return [decode_conversation_info(*row) for row in rows]
+
+
+async def list_revisions(
+    session: Session, agent: str, scope: str, *, limit: int
+) -> dict[str, tuple[int, int]]:
+    """The newest conversations with a summary, pins or facts: their generations and revisions."""
+    rows = await session.fetch(_QUERIES["revisions"], agent=agent, scope=scope, limit=limit)
+    return {name: (generation, revision) for name, generation, revision in rows}

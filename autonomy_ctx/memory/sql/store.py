@@ -263,6 +263,7 @@ class Store(ABC):
     list_agents = reads(listing.list_agents)
     list_scopes = reads(listing.list_scopes)
     list_conversations = reads(listing.list_conversations)
+    list_revisions = reads(listing.list_revisions)
     outline = reads(read_outline)
     fork = writes(forks.fork)
     shared_until = reads(forks.shared_until)

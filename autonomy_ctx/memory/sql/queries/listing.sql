@@ -48,3 +48,7 @@ WITH RECURSIVE names (name) AS (
     FROM names WHERE name IS NOT NULL
 )
 SELECT name FROM names WHERE name IS NOT NULL LIMIT :limit
+
+-- name: revisions
+SELECT conversation, generation, revision FROM @conversation
+WHERE has_messages AND agent = :agent AND scope = :scope AND revision > 0 ORDER BY id DESC LIMIT :limit
