@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -68,7 +68,8 @@ class KeyIndex:
         self.size = 0
         self.versions: dict[str, Version] = {}
         self._stems: dict[str, dict[MessageKey, frozenset[str]]] = {}
-        self._postings: dict[str, set[MessageKey]] = {}
+        # By stem: keys of one message, and of several.
+        self._postings: tuple[dict[str, set[MessageKey]], dict[str, set[MessageKey]]] = ({}, {})
         # Memory may be used from several threads.
         self._lock = threading.Lock()
 
@@ -88,8 +89,9 @@ class KeyIndex:
                 if key not in known:
                     known[key] = stems
                     self.size += len(key.text) + KEY_OVERHEAD_BYTES
+                    postings = self._postings[key.first < key.last]
                     for stem in stems:
-                        self._postings.setdefault(stem, set()).add(key)
+                        postings.setdefault(stem, set()).add(key)
             self.versions[conversation] = version
 
     def retain(self, conversations: Container[str]) -> None:
@@ -102,27 +104,26 @@ class KeyIndex:
 
     def _drop(self, key: MessageKey, stems: Iterable[str]) -> None:
         self.size -= len(key.text) + KEY_OVERHEAD_BYTES
+        postings = self._postings[key.first < key.last]
         for stem in stems:
-            having = self._postings[stem]
+            having = postings[stem]
             having.discard(key)
             if not having:
-                del self._postings[stem]
+                del postings[stem]
 
-    def having(self, stem: str) -> list[MessageKey]:
-        """The keys with a stem, without the summaries if these are of too many messages."""
+    def having(self, stem: str) -> tuple[Collection[MessageKey], Collection[MessageKey]]:
+        """The facts with a stem, and the summaries if these are not of too many messages."""
         with self._lock:
-            keys = self._postings.get(stem)
-            if not keys:
-                return []
-            covered = sum(key.last - key.first + 1 for key in keys if key.first < key.last)
-            return [key for key in keys if key.first == key.last or covered <= MAX_KEY_MESSAGES]
+            facts, summaries = (tuple(some.get(stem, ())) for some in self._postings)
+        covered = sum(key.last - key.first + 1 for key in summaries)
+        return facts, summaries if covered <= MAX_KEY_MESSAGES else ()
 
     def best_places(self, weights: Mapping[str, float], limit: int) -> list[tuple[str, int]]:
         """The messages whose keys have most of the stems, as conversations and positions."""
         count = sum(map(len, self._stems.values()))
         scores: dict[MessageKey, float] = {}
         for stem, weight in weights.items():
-            keys = self.having(stem)
+            keys = [key for some in self.having(stem) for key in some]
             worth = weight * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
             for key in keys:
                 scores[key] = scores.get(key, 0.0) + worth * key.share

@@ -321,11 +321,10 @@ def _message_worth(index: TermIndex, is_order: bool) -> Callable[[int], float]:
     In an order of what a user brought up, answers count for even less.
     """
     share = index.assistant_share ** (2 if is_order else 1)
-    asks, messages = index.asks, index.messages
+    asks, answers = index.asks, index.answers
 
     def worth(number: int) -> float:
-        is_answer = messages[number].message.role is ChatRole.ASSISTANT
-        return (share if is_answer else 1.0) * (QUESTION_SHARE if asks[number] else 1.0)
+        return (share if answers[number] else 1.0) * (QUESTION_SHARE if asks[number] else 1.0)
 
     return worth
 

@@ -56,7 +56,8 @@ class TermIndex:
         self.messages: list[IndexedMessage] = []
         self.numbers: dict[tuple[str, int], int] = {}
         self.days: list[date] = []
-        # Which messages do little else than ask; and their positions, by conversation.
+        # Which messages are of the assistant, and which do little else than ask; the positions of these.
+        self.answers: list[bool] = []
         self.asks: list[bool] = []
         self.questions: dict[str, set[int]] = {}
         # Messages in which a user states a rule or a preference.
@@ -116,6 +117,7 @@ class TermIndex:
         self.numbers[one.conversation, one.position] = number
         self.days.append(day)
         self.newest_day = max(day, self.newest_day or day)
+        self.answers.append(message.role is ChatRole.ASSISTANT)
         self.asks.append(asks)
         if asks:
             self.questions.setdefault(one.conversation, set()).add(one.position)
@@ -169,17 +171,21 @@ class TermIndex:
 
     def _key_shares(self, stem: str) -> dict[int, float]:
         """The share of a stem in each message that has it only in its keys."""
-        keys = self.keys.having(stem)
-        if not keys:
+        facts, summaries = self.keys.having(stem)
+        if not facts and not summaries:
             return {}
-        own = set(self._postings.get(stem, ()))
+        own, numbers = set(self._postings.get(stem, ())), self.numbers
         shares: dict[int, float] = {}
-        for key in keys:
+        for key in summaries:
             share = KEY_SHARE * key.share
             for position in range(key.first, key.last + 1):
-                number = self.numbers.get((key.conversation, position))
-                if number is not None and number not in own and share > shares.get(number, 0.0):
-                    shares[number] = share
+                number = numbers.get((key.conversation, position))
+                if number is not None and number not in own:
+                    shares[number] = max(share, shares.get(number, 0.0))
+        for conversation, position, _, _ in facts:
+            number = numbers.get((conversation, position))
+            if number is not None and number not in own:
+                shares[number] = KEY_SHARE
         return shares
 
     def _has(self, number: int, stem: str) -> bool:
