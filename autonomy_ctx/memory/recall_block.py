@@ -112,8 +112,12 @@ class _PassageLine(NamedTuple):
 
 
 def describe_reasons(passages: Sequence[RecallHit]) -> str:
-    """Why the best passages were chosen: of each the parts of its score, in percent."""
+    """Why the best passages were chosen: of each the parts of its score, in percent.
+
+    Positions alone do not tell messages of several conversations apart.
+    """
     best = sorted(passages, key=lambda one: -one.score)[:MAX_DESCRIBED]
+    with_names = len({one.conversation for one in passages}) > 1
     told = []
     for one in best:
         parts = []
@@ -121,7 +125,8 @@ def describe_reasons(passages: Sequence[RecallHit]) -> str:
             words = f" ({', '.join(reason.words[:MAX_WORDS])})" if reason.words else ""
             share = f" {reason.score / one.score:.0%}" if one.score > 0 and reason.kind != "room" else ""
             parts.append(f"{reason.kind}{share}{words}")
-        told.append(f"[{one.position}] {', '.join(parts)}")
+        name = f"{short_name(one.conversation)} " if with_names else ""
+        told.append(f"[{name}{one.position}] {', '.join(parts)}")
     return "chosen for: " + "; ".join(told)
 
 

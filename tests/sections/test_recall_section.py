@@ -100,6 +100,15 @@ async def test_other_conversations_are_recalled_only_when_asked_for_and_never_ot
     assert "secret" not in str(context.messages)
 
 
+async def test_the_note_names_conversations_where_there_are_several(memory: Memory) -> None:
+    await talk(memory, "Riga hotel is Linde", "Yes.", *filler(6), "Which hotel in Riga?")
+    assert (report(await composed(memory, RecallSection())).note or "").startswith("chosen for: [1] words")
+    await talk(memory, "Riga hotel is Osta", "Yes.", conversation="work")
+    note = report(await composed(memory, RecallSection(across=True))).note or ""
+    assert "[trip 1] words" in note
+    assert "[work 1] words" in note
+
+
 def recalled_lines(context: ComposedContext) -> list[str]:
     """The lines of the recalled messages, each from its position on."""
     return [
