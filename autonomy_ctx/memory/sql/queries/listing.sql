@@ -50,5 +50,7 @@ WITH RECURSIVE names (name) AS (
 SELECT name FROM names WHERE name IS NOT NULL LIMIT :limit
 
 -- name: revisions
-SELECT conversation, generation, revision FROM @conversation
-WHERE has_messages AND agent = :agent AND scope = :scope AND revision > 0 ORDER BY id DESC LIMIT :limit
+SELECT conversation, generation, revision FROM (
+    SELECT conversation, generation, revision FROM @conversation
+    WHERE has_messages AND agent = :agent AND scope = :scope ORDER BY id DESC LIMIT :limit
+) newest WHERE revision > 0

@@ -5,3 +5,7 @@ CREATE INDEX fact_in_force ON autonomy_ctx.fact (conversation_id, kind, (source 
 
 -- What ended last is found without what ended nothing.
 CREATE INDEX fact_target ON autonomy_ctx.fact (conversation_id, number) WHERE target IS NOT NULL;
+
+-- The newest conversations of a scope, without the others.
+DROP INDEX autonomy_ctx.conversation_by_agent;
+CREATE INDEX conversation_by_agent ON autonomy_ctx.conversation (agent, scope, id) WHERE has_messages;
