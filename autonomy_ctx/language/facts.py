@@ -462,7 +462,7 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     if one.points_back and about <= MAX_POINTING_CONTENT:
         return True
     least = {"value": 0, "preference": 0, "open": 1}.get(kind or "", MIN_CONTENT)
-    is_long = len(one.text.split()) > MIN_WORDS
+    is_long = kind != "decision" and len(one.text.split()) > MIN_WORDS
     return about < (min(least, 1) if is_long else least)
 
 
