@@ -205,7 +205,7 @@ class _Finder:
         read = [(one, self._read(one.text)) for one in _read_sentences(asked[1])[-3:]]
         stated = [one for sentence, one in read if not sentence.is_question and len(one.content) > 1]
         if answer.has("defer") and len(answer.content) <= MIN_CONTENT:
-            return bool(stated) and self._add(asked, "open", stated[-1])
+            return bool(stated) and not _is_bare(stated[-1], "open") and self._add(asked, "open", stated[-1])
         if option := _chosen_option(answer, asked[1]):
             return self._add(asked, "decision", self._read(option))
         if any(one.has("offer") for _, one in read):
@@ -459,7 +459,9 @@ class _Finder:
 def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     """Tell whether a statement does not say itself what it is about; a value names its attribute."""
     about = len(one.content_of(range(len(one.words))))
-    if one.points_back and about <= MAX_POINTING_CONTENT:
+    # What is open names its subject first: "the form is missing, they'll send it".
+    points_back = one.has("pointing") if kind in ("rule", "decision", "value") else one.points_back
+    if points_back and about <= MAX_POINTING_CONTENT:
         return True
     least = {"value": 0, "preference": 0, "open": 1}.get(kind or "", MIN_CONTENT)
     is_long = kind != "decision" and len(one.text.split()) > MIN_WORDS
@@ -474,7 +476,9 @@ def find_kind(one: Statement) -> FactKind | None:
     is_lacking = bool(one.content) and one.has_in(one.part_of("done"), "lacking")
     if one.has("goal") and is_about:
         return "goal"
-    is_item = one.has("remind") or (one.has("open") and not one.has("task"))
+    # "Don't remind me" is none.
+    is_item = one.has("remind") and not one.has_in((one.cues["remind"] - 1,), "ban")
+    is_item = is_item or (one.has("open") and not one.has("task"))
     if is_lacking or (is_about and is_item):
         return "open"
     if one.value and not one.has("owned", "condition", "task", "habit", "ban", "duty"):
