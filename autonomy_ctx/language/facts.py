@@ -215,8 +215,7 @@ class _Finder:
         for sentence, question in read:
             is_open = question.has("alternative") and sentence.is_question
             is_choice = is_open or (question.has("either") and len(answer.words) <= MAX_CHOICE_WORDS)
-            is_settled = bool(answer.content & named) or (is_open and sentence is read[-1][0])
-            if is_choice and is_settled and answer.content and not answer.has("open", "task", "defer"):
+            if is_choice and answer.content & named and not answer.has("open", "task", "defer"):
                 is_short = len(sentence.text) <= MAX_JOINED
                 note = f"{QUESTION_NOTE}{sentence.text})" if is_short else ""
                 return self._add(spoken, "decision", answer, note)
