@@ -23,6 +23,7 @@ MAX_VALUE_DISTANCE = 8  # words between an attribute and its value
 MAX_FIGURE_DISTANCE = 4  # words between a figure and the attribute that it counts
 MAX_LABEL_WORDS = 4  # of what has a value and is in no table
 MAX_OWNER_WORDS = 3
+MAX_VALUE_DIGITS = 4  # right after its attribute: "order 55213" names an order
 MAX_CUTS = 8
 UNSPACED_LANGUAGES = frozenset(("ja", "zh"))
 ASKS = START_MARK + "question"  # only where the whole sentence begins: others are relative clauses
@@ -224,6 +225,8 @@ class Statement:
         is_stated = False
         for at in range(last + 1, min(last + 1 + MAX_VALUE_DISTANCE, end)):
             is_name = at == last + 1 and self.has_in(range(at + 1, min(at + 4, end)), "is")
+            # "Case 5:" and "order 5521377" name the thing, and state nothing of it.
+            is_name = is_name or (at == last + 1 and self._is_label(at))
             if self._is_figure(at, attribute) and not is_name:
                 # "The budget of the trip falls to 900": what follows at once is the verb.
                 after = [one for one in range(last + 2, at) if self.is_function(folded[one - 1])]
@@ -242,6 +245,11 @@ class Statement:
             if folded[at][0].isdigit() and self.has("is", "change", "amount"):
                 return StatedValue(attribute, self._owner(part.start, at), at)
         return None
+
+    def _is_label(self, at: int) -> bool:
+        """Tell whether a figure is the number by which a thing is known."""
+        number, following = self.words.folded[at], self.words.folded[at + 1 : at + 2]
+        return following == (":",) or (number.isdigit() and len(number) > MAX_VALUE_DIGITS)
 
     def _owner(self, start: int, end: int) -> frozenset[str]:
         """The words that say whose an attribute is: those between its article and itself."""
