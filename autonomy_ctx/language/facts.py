@@ -481,7 +481,8 @@ def find_kind(one: Statement) -> FactKind | None:
     if is_lacking or (is_about and is_item):
         return "open"
     if one.value and not one.has("owned", "condition", "task", "habit", "ban", "duty"):
-        return "value"
+        is_told = one.has_in(one.part(one.value.first), "done") and not one.has("change", "shift")
+        return None if is_told else "value"
     if is_about and not one.has("now") and _is_rule(one):
         return "rule"
     if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task"):
