@@ -462,8 +462,8 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     points_back = one.has("pointing") if kind in ("rule", "decision", "value") else one.points_back
     if points_back and about <= MAX_POINTING_CONTENT:
         return True
-    least = {"value": 0, "preference": 0, "open": 1}.get(kind or "", MIN_CONTENT)
-    is_long = kind != "decision" and len(one.text.split()) > MIN_WORDS
+    least = {"value": 0, "preference": 0}.get(kind or "", MIN_CONTENT)
+    is_long = kind not in ("decision", "open") and len(one.text.split()) > MIN_WORDS
     return about < (min(least, 1) if is_long else least)
 
 
