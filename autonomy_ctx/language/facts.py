@@ -255,7 +255,8 @@ class _Finder:
         joined = f"{before.text} {self._said[-1].text}" if before else ""
         # A short message is quoted whole.
         for text in (self._own, joined) if kind else (joined,):
-            is_more = len(self._said[-1].text) + MIN_CONTENT < len(text) <= MAX_JOINED
+            lead = text.partition(self._said[-1].text)[0]
+            is_more = len(text) <= MAX_JOINED and len(self._read(lead).content) >= MIN_CONTENT
             if is_more and text in whole and not _is_bare(read := self._read(text), kind):
                 return read
         return None
