@@ -256,7 +256,8 @@ class _Finder:
         # A short message is quoted whole.
         for text in (self._own, joined) if kind else (joined,):
             lead = text.partition(self._said[-1].text)[0]
-            is_more = len(text) <= MAX_JOINED and len(self._read(lead).content) >= MIN_CONTENT
+            is_more = len(text) <= MAX_JOINED and not any(map(text.count, QUESTION_MARKS))
+            is_more = is_more and len(self._read(lead).content) >= MIN_CONTENT
             if is_more and text in whole and not _is_bare(read := self._read(text), kind):
                 return read
         return None
@@ -403,10 +404,13 @@ class _Finder:
                 return False
         text += note if text else ""
         for known in self._known if old is None and 0 < len(text) <= MAX_FACT_CHARACTERS else ():
-            if known.position == spoken[0] and known.id.startswith("+") and known.text in text:
-                # The sentence before, which it goes on from.
-                self._extend(known, text)
-                return True
+            if known.position == spoken[0] and known.id.startswith("+"):
+                if text in known.text:
+                    return False
+                if known.text in text:
+                    # The sentence before, which it goes on from.
+                    self._extend(known, text)
+                    return True
         return self._store(spoken, kind, text, old)
 
     def _extend(self, known: Fact, text: str) -> None:
