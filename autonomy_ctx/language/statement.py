@@ -25,6 +25,7 @@ MAX_LABEL_WORDS = 4  # of what has a value and is in no table
 MAX_OWNER_WORDS = 3
 MAX_VALUE_DIGITS = 4  # right after its attribute: "order 55213" names an order
 MAX_CUTS = 8
+MIN_SHARED = 0.5  # of the words of two changes, whichever has fewer
 UNSPACED_LANGUAGES = frozenset(("ja", "zh"))
 ASKS = START_MARK + "question"  # only where the whole sentence begins: others are relative clauses
 EACH = "each"  # attributes of which every word is one of its own
@@ -369,14 +370,23 @@ def is_same_value(one: Statement, other: Statement) -> bool:
 
 def is_changed_value(one: Statement, other: Statement) -> bool:
     """Tell whether a statement that names an attribute and one figure means the value that another states."""
-    if other.value is None or (len(one.numbers) != 1 and not one.codes):
+    if len(one.numbers) != 1 and not one.codes:
         return False
+    if other.value is None:
+        return _is_same_change(one, other)
     attribute = other.value.attribute
     is_named = attribute in one.content or any(attribute == name for name, _, _ in one.attributes)
     if not is_named and one.has("change"):
         is_named = bool(one.content & other.content - one.units - set(map(_plain, other.numbers)))
     is_alike = is_named and (not other.units or bool(one.units & other.units))
     return is_alike and owner_codes(other) <= one.codes
+
+
+def _is_same_change(one: Statement, other: Statement) -> bool:
+    """Tell whether two changes without an attribute are of one thing: "I can approve up to 75"."""
+    mine, others = (each.content - set(map(_plain, each.numbers)) for each in (one, other))
+    shared = len(mine & others) >= MIN_SHARED * min(len(mine), len(others))
+    return bool(mine & others) and shared and one.has("shift") and other.has("shift")
 
 
 def owner_codes(statement: Statement) -> frozenset[str]:
