@@ -494,7 +494,11 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
-    if one.has("shift") and len(one.numbers) == 1 and any(map(str.isalpha, one.content)):
+    if (
+        one.has("shift")
+        and len(one.numbers) == 1
+        and any(map(str.isalpha, one.content_of(one.part_of("shift"))))
+    ):
         return "value"
     if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
         return "open"
