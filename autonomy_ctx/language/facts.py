@@ -463,6 +463,8 @@ class _Finder:
 def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     """Tell whether a statement does not say itself what it is about; a value names its attribute."""
     about = len(one.content_of(range(len(one.words))))
+    # Two figures say what a choice is about: "put 500 on the card instead of 400".
+    about += len(one.numbers) if kind == "decision" else 0
     # What is open names its subject first: "the form is missing, they'll send it".
     points_back = one.has("pointing") if kind in ("rule", "decision", "value") else one.points_back
     if points_back and about <= MAX_POINTING_CONTENT:
