@@ -466,11 +466,15 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     # Two figures say what a choice is about: "put 500 on the card instead of 400".
     about += len(one.numbers) if kind == "decision" else 0
     # What is open names its subject first: "the form is missing, they'll send it".
-    points_back = one.has("pointing") if kind in ("rule", "decision", "value") else one.points_back
+    points_back = one.has("pointing") if kind in ("rule", "decision") else one.points_back
+    if kind == "value" and one.value:
+        points_back = points_back or one.has_in(one.part(one.value.first), "pointing")
     if points_back and about <= MAX_POINTING_CONTENT:
         return True
     least = {"value": 0, "preference": 0}.get(kind or "", MIN_CONTENT)
-    is_long = kind not in ("decision", "open") and len(one.text.split()) > MIN_WORDS
+    # In "we haven't picked a caterer" the verb is a cue; in "I need to pay that" it is not.
+    is_strict = kind == "decision" or (kind == "open" and one.has("duty"))
+    is_long = not is_strict and len(one.text.split()) > MIN_WORDS
     return about < (min(least, 1) if is_long else least)
 
 
