@@ -473,7 +473,8 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
         return True
     least = {"value": 0, "preference": 0}.get(kind or "", MIN_CONTENT)
     # In "we haven't picked a caterer" the verb is a cue; in "I need to pay that" it is not.
-    is_strict = kind == "decision" or (kind == "open" and one.has("duty"))
+    is_named = any(word[0].isupper() and word[1:2].isalpha() for word in one.text.split()[1:])
+    is_strict = (kind == "decision" and not is_named) or (kind == "open" and one.has("duty"))
     is_long = not is_strict and len(one.text.split()) > MIN_WORDS
     return about < (min(least, 1) if is_long else least)
 
