@@ -47,6 +47,7 @@ MAX_COMPARED_FACTS = 100  # the newest: a correction is about something that is 
 MAX_TEXT, MAX_SENTENCES = 20_000, 40  # of a long message, mostly pasted: at each end, and of all
 MAX_SENTENCE, MAX_JOINED = 300, 200  # characters
 MAX_ANSWER_WORDS, MAX_CHOICE_WORDS = 12, 8
+MAX_NOTE = 300  # characters of a reply that takes note of what was said
 MAX_RESULT_LINES, MAX_RESULT_CHARACTERS = 40, 200
 MAX_DISTANCE = 6  # messages between a fact and a correction that does not say what it corrects
 MIN_CONTENT = 2  # words that say what a statement is about; one is enough in a longer statement
@@ -163,7 +164,9 @@ class _Finder:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
         sentences = _read_sentences(spoken[1])
         noted, self._noted = self._noted, []
-        if noted and sentences and not sentences[0].is_question:
+        # "Certainly! Here is ...": a long reply does something, and takes note of nothing.
+        is_short = sum(len(one.text) for one in sentences) <= MAX_NOTE
+        if noted and sentences and is_short and not sentences[0].is_question:
             self._take_note(noted, self._read(sentences[0].text))
         if any(self._newest("open")):
             for sentence in sentences:
