@@ -495,7 +495,7 @@ def find_kind(one: Statement) -> FactKind | None:
     is_item = is_item or (one.has("open") and not one.has("task"))
     if is_lacking or (is_about and is_item):
         return "open"
-    if one.value and not one.has("owned", "condition", "task", "habit", "ban", "duty"):
+    if one.value and not one.has("owned", "condition", "task", "trying", "habit", "ban", "duty"):
         is_told = one.has_in(one.part(one.value.first), "done") and not one.has("change", "shift")
         return None if is_told else "value"
     if is_about and not one.has("now") and _is_rule(one):
