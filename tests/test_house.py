@@ -292,7 +292,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (6_396, 24),
     "inspection": (1_783, 8),
     "knowledge": (1_363, 7),
-    "language": (3_315, 14),
+    "language": (3_325, 14),
     "memory": (12_819, 69),
     "messages": (3_888, 16),
     "models": (3_050, 11),

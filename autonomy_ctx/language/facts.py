@@ -527,7 +527,10 @@ def _is_rule(one: Statement) -> bool:
         return one.begins_with("habit") or not any(map(one.is_subject, around))
     if one.has("task"):
         return False
-    if any(_forbids(one, part) for part in one.parts_with("ban")):
+    # "I'll book it and make sure it fits" orders nothing.
+    is_told = one.is_subject(one.words.folded[one.lead_end])
+    bans = [part for part in one.parts_with("ban") if not (is_told and one.continues(part))]
+    if any(_forbids(one, part) for part in bans):
         return True
     if one.begins_with("ban_if_firm") and one.has("firm"):
         return True

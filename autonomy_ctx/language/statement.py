@@ -89,6 +89,12 @@ class Statement:
         """The parts of it that begin with a phrase of this meaning."""
         return [self.part(edge) for edge in self.edges if self.has_in((edge,), name)]
 
+    def continues(self, part: range) -> bool:
+        """Tell whether a part goes on from the one before it without a mark, as after "and"."""
+        if part.start <= self.lead_end or self.words.folded[part.start - 1] in ",:":
+            return False
+        return self.words.are_joined(part.start - 1, part.start)
+
     def begins_with(self, name: str) -> bool:
         """Tell whether a phrase of this meaning begins a part of it."""
         return bool(self.parts_with(name))
@@ -99,7 +105,7 @@ class Statement:
     @property
     def is_request(self) -> bool:
         """Tell whether it wishes something and names nobody who does it: "answers in short, please"."""
-        if self.numbers or self.is_subject(self.words.folded[self._lead_end]):
+        if self.numbers or self.is_subject(self.words.folded[self.lead_end]):
             return False
         tables = (load_language(code).phrases["cues"] for code in self.languages)
         return any("obligation" in match.meanings for table in tables for match in table.find(self.words))
@@ -162,13 +168,14 @@ class Statement:
     @property
     def start(self) -> int:
         """Where it begins in its text, after what only leads to it."""
-        at = self._lead_end
+        at = self.lead_end
         start = self.words.start(at) if at else 0
         # A quotation mark or a bracket before the first word belongs to it.
         return start - 1 if start and self.text[start - 1] in _OPENING_MARKS else start
 
     @property
-    def _lead_end(self) -> int:
+    def lead_end(self) -> int:
+        """The first word after what only leads to it."""
         at = 0
         while self.has_in((at,), "lead") or (at and self.words.folded[at : at + 1] in ((",",), (":",))):
             at += 1
@@ -177,7 +184,7 @@ class Statement:
     @property
     def points_back(self) -> bool:
         """Tell whether it does not say itself what it is about."""
-        return self.has_in(self.part(self._lead_end), "pointing")
+        return self.has_in(self.part(self.lead_end), "pointing")
 
     @property
     def cuts(self) -> list[tuple[int, int]]:

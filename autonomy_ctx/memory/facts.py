@@ -290,7 +290,7 @@ def make_active_facts(rows: Sequence[Sequence[Any]]) -> tuple[Fact, ...]:
 
 
 def newest_facts(facts: Iterable[Fact]) -> list[Fact]:
-    """Those of the facts that hold which a summary is read with, the newest of each kind."""
+    """The facts that a summary is read with: of those that hold, the newest of each kind."""
     kinds: dict[tuple[FactKind, bool], list[Fact]] = {}
     for fact in sorted(facts, key=lambda one: fact_number(one.id) or 0):
         if fact.state == "holds":
