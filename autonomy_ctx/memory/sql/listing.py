@@ -69,6 +69,6 @@ async def list_conversations(
 async def list_revisions(
     session: Session, agent: str, scope: str, *, limit: int
 ) -> dict[str, tuple[int, int]]:
-    """The generation and revision of each of the newest conversations that has had a summary, pins or facts."""
+    """The generations and revisions of the newest conversations that have had a summary, pins or facts."""
     rows = await session.fetch(_QUERIES["revisions"], agent=agent, scope=scope, limit=limit)
     return {name: (generation, revision) for name, generation, revision in rows}
