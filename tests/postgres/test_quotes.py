@@ -124,6 +124,7 @@ async def test_a_context_of_before_is_deleted_with_any_message_of_its_scope(data
         connection.execute("DROP FUNCTION autonomy_ctx.delete_record_refs CASCADE")
         # Later versions have it.
         connection.execute("DROP TABLE autonomy_ctx.writer")
+        connection.execute("DROP INDEX autonomy_ctx.fact_target")
         connection.execute("UPDATE autonomy_ctx.schema_version SET version = 7")
     assert [number for number, _ in migration_steps()][-1] >= 8
     store = PostgresStore(database_url)

@@ -1,4 +1,5 @@
 -- The newest facts of each kind are found without the others. Those of users and of the profile are kept apart.
+ALTER TABLE autonomy_ctx.fact ALTER COLUMN kind TYPE text COLLATE "C";
 DROP INDEX autonomy_ctx.fact_in_force;
 CREATE INDEX fact_in_force ON autonomy_ctx.fact (conversation_id, kind, (source = 'user' OR in_profile), number)
     WHERE ended_by IS NULL AND NOT is_done;
