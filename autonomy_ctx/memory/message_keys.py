@@ -172,11 +172,12 @@ class KeyIndexes:
             return index
         index.retain(versions)
         for name, version in versions.items():
-            if index.versions.get(name) != version:
-                state = await store.summary(place._replace(conversation=name))
-                # Where there is no more room, older conversations have no keys.
-                has_room = index.size <= MAX_INDEX_BYTES
-                await index.update(name, version, summary_keys(name, state) if has_room else ())
+            if index.versions.get(name) == version:
+                continue
+            state = await store.summary(place._replace(conversation=name))
+            # Where there is no more room, older conversations have no keys.
+            has_room = index.size <= MAX_INDEX_BYTES
+            await index.update(name, version, summary_keys(name, state) if has_room else ())
             with self._lock:
                 # With its new size. What was read so far is kept if the rest takes too long.
                 self._indexes.pop(store_key, None)
