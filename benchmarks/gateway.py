@@ -276,14 +276,21 @@ class Clients:
     async def run(self) -> None:
         """One round: one client alone, then all at the same time."""
         found = self.measured
+        await self._reconnect()
         for _ in range(ALONE):
             await self._ask(0, found.alone)
+        await self._reconnect()
         cpu, started = self._gateway.cpu_seconds(), time.perf_counter()
         numbers = iter(range(AT_ONCE))
         await asyncio.gather(*(self._keep_asking(at, numbers) for at in range(CLIENTS)))
         found.seconds += time.perf_counter() - started
         found.cpu += self._gateway.cpu_seconds() - cpu
         found.memory = max(found.memory, self._gateway.memory())
+
+    async def _reconnect(self) -> None:
+        """Connect again: a server may be about to close those that were idle for some seconds."""
+        self.close()
+        self._connections = [await _connect(self._gateway.url) for _ in range(CLIENTS)]
 
     def close(self) -> None:
         for connection in self._connections:
@@ -295,9 +302,6 @@ class Clients:
 
     async def _ask(self, at: int, samples: list[float]) -> None:
         body = self._talks[at].next_body()
-        if self._connections[at].transport.is_closing():
-            # The server closes those that were idle for some seconds.
-            self._connections[at] = await _connect(self._gateway.url)
         started = time.perf_counter()
         answered = await self._connections[at].ask(self._workload.path, body)
         samples.append(time.perf_counter() - started)
