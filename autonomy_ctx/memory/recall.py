@@ -1,17 +1,17 @@
 """`recall`: finds old messages that are relevant to a question.
 
 There is one score. Words and meaning find messages, also the words of facts and summaries that were made from
-them; days that the question names add to it; who said it and whether it only asks lower it; neighbours
-inherit of it (answers rarely repeat the words of the question). A question that asks how to do something also
-needs the rules and preferences of the user, and one about an order the first messages of each day. What fits
-into a token limit is shown, the best first.
+them; days that the question names add to it; who said it and whether it only asks lower it, and where the
+question names a speaker, what others say; neighbours inherit of it (answers rarely repeat the words of the
+question). A question that asks how to do something also needs the rules and preferences of the user, and one
+about an order the first messages of each day. What fits into a token limit is shown, the best first.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from itertools import islice
@@ -50,9 +50,11 @@ EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round. Who is
 # asked something answers next, often in other words.
-SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.1, 2
+SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.2, 2
 # A message that only asks has seldom what is looked for.
 QUESTION_SHARE = 0.8
+# Where the question names somebody who speaks, what others say keeps this part of its score.
+OTHERS_SHARE = 0.5
 # What a day that the question names adds, as a part of the best score; and which part of all messages may
 # be from such days, or they tell nothing.
 PERIOD_SHARE, MAX_PERIOD_PART = 0.5, 0.5
@@ -221,6 +223,10 @@ def rank_messages(
     """
     asked = parse_query(query, index.newest_day)
     weights = _query_weights(asked)
+    named = index.speakers_named(asked.weights)
+    for stem in frozenset().union(*named.values()):
+        # All their messages are theirs, whether or not they have the name.
+        weights.pop(stem, None)
     for prefix in asked.prefixes:
         weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
     by_words = scores = index.score(weights)
@@ -236,7 +242,7 @@ def rank_messages(
     by_period = _period_gains(index, asked.periods, best) if asked.periods else {}
     by_order = _order_gains(index, scores, best) if ORDER in asked.kinds else {}
     messages, questions = index.messages, index.questions
-    worth = _message_worth(index, ORDER in asked.kinds)
+    worth = _message_worth(index, ORDER in asked.kinds, named)
     total = dict(scores)
     for gains in (by_period, by_order):
         for number, gain in gains.items():
@@ -287,8 +293,10 @@ def rank_messages(
                 told = parts["words"] * by_keys[number] / by_text[number]
                 parts |= {"words": parts["words"] - told, "summary": told}
             found, asking = sum(parts.values()), QUESTION_SHARE if index.asks[number] else 1.0
-            by_role = worth(number) / asking
+            by_speaker = OTHERS_SHARE if _is_other(index, number, named) else 1.0
+            by_role = worth(number) / asking / by_speaker
             parts |= {"role": (by_role - 1) * found, "question": by_role * (asking - 1) * found}
+            parts["speaker"] = by_role * asking * (by_speaker - 1) * found
         kept = 1.0 if place in sources else REST_SHARE
         rule = 0.0 if number is None else by_rule.get(number, 0.0)
         score = places.get(place, 0.0)
@@ -315,18 +323,25 @@ def rank_messages(
     return RankedPlaces(places, sources, explain)
 
 
-def _message_worth(index: TermIndex, is_order: bool) -> Callable[[int], float]:
+def _message_worth(index: TermIndex, is_order: bool, named: Collection[str]) -> Callable[[int], float]:
     """The part of its score that a message keeps: less if it only asks, or is one of many long answers.
 
-    In an order of what a user brought up, answers count for even less.
+    In an order of what a user brought up, answers count for even less. If the question names a speaker, so
+    does what others say.
     """
     share = index.assistant_share ** (2 if is_order else 1)
     asks, answers = index.asks, index.answers
 
     def worth(number: int) -> float:
-        return (share if answers[number] else 1.0) * (QUESTION_SHARE if asks[number] else 1.0)
+        own = (share if answers[number] else 1.0) * (QUESTION_SHARE if asks[number] else 1.0)
+        return OTHERS_SHARE * own if _is_other(index, number, named) else own
 
     return worth
+
+
+def _is_other(index: TermIndex, number: int, named: Collection[str]) -> bool:
+    """True for a message of somebody else than the speakers that a question names."""
+    return bool(named) and index.speakers[number] not in named
 
 
 def _period_gains(index: TermIndex, periods: Sequence[Period], best: float) -> dict[int, float]:

@@ -8,11 +8,12 @@ used last; a recall only adds the messages that are new.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,7 @@ from autonomy_ctx.memory.message_keys import KeyIndex, KeyIndexes
 from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key
-from autonomy_ctx.messages.message import ChatRole
+from autonomy_ctx.messages.message import ChatRole, Message
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.recall_block import Lines
@@ -45,6 +46,10 @@ MIN_PREFIX_LENGTH = 5
 # What a word counts for that a fact made from a message has and the message has not; of a summary of several
 # messages less, by the root of their number.
 KEY_SHARE = 0.5
+# A name before what somebody said, in a chat whose texts have the names. It counts where this part of the
+# messages begins so: "Note: ..." is no name.
+_NAME_BEFORE = re.compile(r"([^\W\d_][\w.'\u2019-]*(?: [^\W\d_][\w.'\u2019-]*){0,2}): ")
+MIN_NAMED_PART = 0.5
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 
 
@@ -60,6 +65,9 @@ class TermIndex:
         self.answers: list[bool] = []
         self.asks: list[bool] = []
         self.questions: dict[str, set[int]] = {}
+        # Who said each message, by name, and how many messages each has said; "" where nobody is named.
+        self.speakers: list[str] = []
+        self._messages_by_speaker: Counter[str] = Counter()
         # Messages in which a user states a rule or a preference.
         self.rules: list[int] = []
         self.tool_names: dict[str, str] = {}
@@ -118,6 +126,8 @@ class TermIndex:
         self.days.append(day)
         self.newest_day = max(day, self.newest_day or day)
         self.answers.append(message.role is ChatRole.ASSISTANT)
+        self.speakers.append(speaker := speaker_name(message))
+        self._messages_by_speaker[speaker] += 1
         self.asks.append(asks)
         if asks:
             self.questions.setdefault(one.conversation, set()).add(one.position)
@@ -142,6 +152,20 @@ class TermIndex:
         return [
             form for form in self._joined_words.get(prefix[:MIN_PREFIX_LENGTH], ()) if form.startswith(prefix)
         ]
+
+    def speakers_named(self, stems: Container[str]) -> dict[str, frozenset[str]]:
+        """The speakers whose names have one of these stems, with all stems of the names.
+
+        None where most messages name nobody, and where all speakers are named: that tells nothing.
+        """
+        # Imported here: a memory that nobody recalls from needs no words.
+        from autonomy_ctx.memory.search_terms import search_terms
+
+        if self._messages_by_speaker[""] > (1 - MIN_NAMED_PART) * len(self.messages):
+            return {}
+        names = {name: frozenset(search_terms(name)) for name in self._messages_by_speaker if name}
+        named = {name: own for name, own in names.items() if any(stem in stems for stem in own)}
+        return named if len(named) < len(names) else {}
 
     def words_of(self, number: int, weights: Mapping[str, float]) -> tuple[str, ...]:
         """The stems among these that a message has, as they are looked for."""
@@ -229,6 +253,16 @@ class TermIndex:
             usual = sum(self._lengths) / len(self._lengths) or 1.0
             self._norms = [BM25_K1 * (1 - BM25_B + BM25_B * length / usual) for length in self._lengths]
         return self._norms
+
+
+def speaker_name(message: Message) -> str:
+    """The name of who said a message, from its fields or before its text; "" if there is none."""
+    if message.role is ChatRole.TOOL:
+        return ""
+    if message.name or message.agent:
+        return message.name or message.agent or ""
+    found = _NAME_BEFORE.match(message.text)
+    return found[1] if found else ""
 
 
 def is_question(text: str) -> bool:

@@ -174,13 +174,13 @@ def tool_names_by_call(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def speaker_label(message: Message, names: dict[str, str]) -> str:
-    """Who speaks, on one line: `User`, `Assistant (planner)`, `Tool search`, `Tool search failed`."""
+    """Who speaks, on one line: `User`, `User (Ana)`, `Assistant (planner)`, `Tool search failed`."""
     role = message.role.value.capitalize()
     if message.role is ChatRole.TOOL:
         name = short_name(message.name or names.get(message.tool_call_id or "", ""))
         return " ".join(filter(None, [role, name, "failed" if message.is_error else ""]))
-    agent = short_name(message.agent or "") if message.role is ChatRole.ASSISTANT else ""
-    return f"{role} ({agent})" if agent else role
+    name = short_name((message.agent if message.role is ChatRole.ASSISTANT else "") or message.name or "")
+    return f"{role} ({name})" if name else role
 
 
 def short_name(name: str) -> str:

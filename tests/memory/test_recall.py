@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -54,7 +55,8 @@ async def positions(memory: Memory, query: str, **options: Any) -> list[int]:
 
 def test_a_message_inherits_more_from_the_one_before_it_than_from_the_one_after() -> None:
     scores = spread_scores({10: 1.0})
-    assert scores[10] > scores[11] > scores[12] > scores[9] > scores[8] > 0
+    assert scores[10] > scores[11] > scores[9] > 0
+    assert scores[12] > scores[8] > 0
     assert set(scores) == {8, 9, 10, 11, 12}
 
 
@@ -528,3 +530,65 @@ async def test_a_rule_is_no_answer_to_a_question_about_what_was_said() -> None:
             found = await recall(memory, "ana", question, conversation="trip", explain=True)
             of_rule = [one.reasons for one in found.passages if one.position == 1]
             assert {reason.kind for some in of_rule for reason in some} & {"rule"} == kinds
+
+
+async def name_two_speakers(memory: Memory, *, before_the_text: bool) -> None:
+    for number, (name, text) in enumerate(
+        [
+            ("Ben", "I want to cook lasagna."),
+            ("Ana", "I want to cook soup."),
+            ("Ben", "And cake, I want to cook that too."),
+            ("Ana", "Good."),
+        ],
+        1,
+    ):
+        fields = {} if before_the_text else {"name": name}
+        said = f"{name}: {text}" if before_the_text else text
+        await memory.add_message("ana", "trip", at(number, said, number, **fields))
+
+
+@pytest.mark.parametrize("before_the_text", [False, True])
+async def test_what_a_named_speaker_said_comes_before_what_others_said(
+    memory: Memory, before_the_text: bool
+) -> None:
+    await name_two_speakers(memory, before_the_text=before_the_text)
+    for name, theirs, others in (("Ana", 2, 1), ("Ben", 1, 2)):
+        found = await recall(
+            memory, "ana", f"What does {name} want to cook?", conversation="trip", explain=True
+        )
+        scores = {one.position: one for one in found.passages}
+        assert scores[theirs].score > scores[others].score
+        lowered = {reason.kind: reason.score for reason in scores[others].reasons}
+        assert lowered["speaker"] < 0
+        assert sum(lowered.values()) == pytest.approx(scores[others].score)
+
+
+async def test_a_question_that_names_all_speakers_or_none_lowers_nothing(memory: Memory) -> None:
+    await name_two_speakers(memory, before_the_text=True)
+    for question in ("What do Ana and Ben want to cook?", "Who wants to cook?"):
+        found = await recall(memory, "ana", question, conversation="trip", explain=True)
+        assert found.passages
+        assert "speaker" not in {reason.kind for one in found.passages for reason in one.reasons}
+
+
+async def test_a_word_before_a_colon_is_no_name_where_most_messages_have_none(memory: Memory) -> None:
+    said = ["Note: the hotel is full.", "The note is on the table.", "I am in the hotel.", "It rains."]
+    for number, text in enumerate(said, 1):
+        await memory.add_message("ana", "trip", at(number, text, number))
+    found = await recall(memory, "ana", "Which note?", conversation="trip", explain=True)
+    assert {1, 2} <= {one.position for one in found.passages}
+    assert "speaker" not in {reason.kind for one in found.passages for reason in one.reasons}
+
+
+def test_what_comes_after_the_best_has_one_heading_for_each_day() -> None:
+    hits = []
+    for number in range(1, 61):
+        message = Message("user", f"We talked about the weather of day {number}, and of much else besides.")
+        # The days of neighbours differ, and so do those of scores.
+        dated = dataclasses.replace(message, created_at=START + timedelta(days=number % 5))
+        hits.append(RecallHit(conversation="trip", position=3 * number, message=dated, score=1 + number % 7))
+    found = render_recall(hits, 2_000, COUNTER, with_conversation_names=False)
+    lines = [line for line in found.text.splitlines() if line.startswith("2024-05-")]
+    days = {one.message.created_at.date() for one in found.passages}
+    # Those of the best are before them; of the rest each day once, the newest first.
+    assert lines[-len(days) :] == [day.isoformat() for day in sorted(days, reverse=True)]

@@ -49,6 +49,11 @@ def test_a_coding_session_reads_as_it_went() -> None:
     )
 
 
+def test_a_named_user_is_shown_by_name() -> None:
+    session = [Message("user", "No nuts for me.", name="Ana"), Message("assistant", "Noted.", name="helper")]
+    assert transcript(session, counter=COUNTER) == "User (Ana): No nuts for me.\n\nAssistant (helper): Noted."
+
+
 @some
 @given(st.lists(messages, max_size=5))
 def test_every_message_is_one_block_and_only_it_starts_at_the_margin(history: list[Message]) -> None:
