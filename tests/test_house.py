@@ -293,7 +293,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_783, 8),
     "knowledge": (1_363, 7),
     "language": (3_325, 14),
-    "memory": (12_873, 69),
+    "memory": (12_879, 69),
     "messages": (3_888, 16),
     "models": (3_050, 11),
     "replay": (2_231, 11),

@@ -38,7 +38,7 @@ from autonomy_ctx.memory.search_terms import related_stems
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, MAX_QUERY_TERMS, QueryTerms, query_terms
 from autonomy_ctx.memory.store import IndexedMessage, SearchHit, make_key
 from autonomy_ctx.memory.term_index import TermIndex
-from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.validation import check_int
 
@@ -69,6 +69,8 @@ TOKENS_PER_SOURCE, MIN_SOURCES, MIN_SOURCE_SHARE = 120, 4, 0.4
 REST_SHARE = 0.7
 # How far around a source is looked for more while there is room, and what it is worth there.
 MAX_DISTANCE, DISTANT_SHARE = 40, 0.01
+# A shorter text that is said again is no copy: "Yes." belongs to what stands before it.
+MIN_COPY_LENGTH = 40
 # What a line counts for, with its position and role, if it is short.
 MIN_LINE_TOKENS = 16
 # A token of usual text has fewer characters.
@@ -423,12 +425,10 @@ def render_ranked(
     best = _candidates(index, ranked.scores)
     found = (_candidate(index, place, score) for place, score in distant_places(ranked, hidden))
     distant: Iterator[Candidate] = (candidate for candidate in found if candidate is not None)
-    if with_conversation_names:
-        seen: set[tuple[int, Message]] = set()
-        best, distant = _drop_copies(best, seen), _drop_copies(distant, seen)
-    writer.fill(best)
+    seen: set[tuple[object, ...]] = set()
+    writer.fill(_drop_copies(best, seen))
     if writer.has_room:
-        writer.fill(distant)
+        writer.fill(_drop_copies(distant, seen))
     return writer.result()
 
 
@@ -441,11 +441,17 @@ def _add_reasons(found: RecallResult, ranked: RankedPlaces) -> RecallResult:
     return dataclasses.replace(found, passages=tuple(passages))
 
 
-def _drop_copies(candidates: Iterable[Candidate], seen: set[tuple[int, Message]]) -> Iterator[Candidate]:
-    """Each message once: a fork and its source have the same messages at the same positions."""
+def _drop_copies(candidates: Iterable[Candidate], seen: set[tuple[object, ...]]) -> Iterator[Candidate]:
+    """Each message once, and each longer text of a role once: the best, of equals the newest.
+
+    A fork and its source have the same messages at the same positions.
+    """
     for candidate in candidates:
-        if (shared := (candidate.position, candidate.message)) not in seen:
-            seen.add(shared)
+        message, text = candidate.message, candidate.message.text
+        is_long = len(text) >= MIN_COPY_LENGTH and not message.tool_calls
+        name = (message.role, text) if is_long else (candidate.position, message)
+        if name not in seen:
+            seen.add(name)
             yield candidate
 
 

@@ -592,3 +592,13 @@ def test_what_comes_after_the_best_has_one_heading_for_each_day() -> None:
     days = {one.message.created_at.date() for one in found.passages}
     # Those of the best are before them; of the rest each day once, the newest first.
     assert lines[-len(days) :] == [day.isoformat() for day in sorted(days, reverse=True)]
+
+
+async def test_a_text_that_was_said_again_takes_no_room_twice(memory: Memory) -> None:
+    asked = "Please run the tests of the museum and tell me whether they pass."
+    await talk(memory, asked, "Yes.", asked, "Yes.", asked, "Yes.", "The museum is open on Mondays.")
+    found = await recall(memory, "ana", "the tests of the museum", conversation="trip")
+    assert found.text.count("run the tests") == 1
+    # The newest, with its answer; a short answer is no copy of another.
+    assert {5, 6, 7} <= {one.position for one in found.passages}
+    assert found.text.count("Yes.") == 3
