@@ -167,11 +167,11 @@ class ChatView:
         out. What the provider would reject is repaired in the result, not in the context.
         """
         # Formats are imported when first asked for: most contexts never need them.
-        from autonomy_ctx.formats.openai import openai_messages
+        from autonomy_ctx.formats.openai import ChatWriter
         from autonomy_ctx.formats.outgoing import replace_json_surrogates
 
         messages = visible_messages(self._list.items, self._list.merged)
-        made = openai_messages(messages, [], reasoning_model=reasoning_model)
+        made = ChatWriter(reasoning_model=reasoning_model).write(messages)
         return [replace_json_surrogates(message) for message in made]
 
     def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
@@ -184,7 +184,7 @@ class ChatView:
         from autonomy_ctx.formats.anthropic import anthropic_messages
 
         messages = visible_messages(self._list.items, self._list.merged)
-        return anthropic_messages(messages, [], breakpoints=turn_ends(messages) if caching else ())
+        return anthropic_messages(messages, breakpoints=turn_ends(messages) if caching else ())
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None, model: str | None = None

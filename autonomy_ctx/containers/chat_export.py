@@ -132,17 +132,13 @@ def as_google(
     model: str | None = None,
 ) -> GoogleContents:
     """Contents and system instruction for generateContent."""
-    from autonomy_ctx.formats.google import GoogleContents, google_contents, requires_signatures
+    from autonomy_ctx.formats.google import GoogleContents, GoogleWriter, add_signatures, requires_signatures
     from autonomy_ctx.formats.outgoing import replace_json_surrogates
 
-    made = google_contents(
-        visible_messages(items, merged),
-        [],
-        thought_signatures=thought_signatures,
-        signatures_required=model is not None and requires_signatures(model),
-    )
-    system = None if made.system is None else replace_json_surrogates(made.system)
-    return GoogleContents(replace_json_surrogates(made.contents), system)
+    writer = GoogleWriter(signatures_required=model is not None and requires_signatures(model))
+    messages = visible_messages(items, merged)
+    made = writer.write([add_signatures(message, thought_signatures or {}) for message in messages])
+    return GoogleContents(*replace_json_surrogates(made))
 
 
 def _has_calls(message: Message) -> bool:

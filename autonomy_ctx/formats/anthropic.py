@@ -32,7 +32,12 @@ from autonomy_ctx.formats.incoming import (
     as_text,
     stream_error,
 )
-from autonomy_ctx.formats.outgoing import ToolSpec, arguments_text
+from autonomy_ctx.formats.outgoing import (
+    ToolSpec,
+    arguments_text,
+    replace_json_surrogates,
+    replace_surrogates,
+)
 from autonomy_ctx.formats.thinking import select_thinking
 from autonomy_ctx.messages.message import Message, ThinkingContent, ToolCall
 
@@ -236,16 +241,13 @@ class AnthropicFormat:
         return AnthropicReader()
 
 
-def anthropic_messages(
-    messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
-) -> AnthropicMessages:
-    """Messages in the format of the Messages API; `repairs` lists what was repaired."""
+def anthropic_messages(messages: Sequence[Message], *, breakpoints: Sequence[int] = ()) -> AnthropicMessages:
+    """Messages in the format of the Messages API."""
     talk = AnthropicWriter().write(messages, RequestOptions(breakpoints=breakpoints))
-    repairs += talk.repairs
     system = "\n\n".join(rule["text"] for rule in talk.system)
     body: dict[str, Any] = {"system": system, "messages": talk.messages}
     select_thinking(body, messages, ANTHROPIC, "")
-    return AnthropicMessages(body["messages"], system or None)
+    return AnthropicMessages(replace_json_surrogates(body["messages"]), replace_surrogates(system) or None)
 
 
 def read_message(body: Mapping[str, Any]) -> ModelReply:

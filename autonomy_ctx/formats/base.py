@@ -246,14 +246,12 @@ DEFAULT_REQUEST_OPTIONS = RequestOptions()
 class WireRequest:
     """A request's path below the base URL, its JSON body, and the repairs that were needed.
 
-    `text` is the body as it is sent, where it was written already. `thinking` says what became of the
-    thinking in the messages.
+    `thinking` says what became of the thinking in the messages.
     """
 
     path: str
     body: dict[str, Any]
     repairs: tuple[str, ...] = ()
-    text: str | None = None
     thinking: ThinkingUse = NO_THINKING
     # The features of the Anthropic API that the body uses; they go into a header.
     betas: tuple[str, ...] = ()

@@ -22,8 +22,6 @@ from autonomy_ctx.formats.outgoing import (
     is_base64,
     locate_breakpoints,
     neutralize_notes,
-    replace_json_surrogates,
-    replace_surrogates,
     system_note,
 )
 from autonomy_ctx.formats.thinking import drop_refused, read_prefix
@@ -192,8 +190,7 @@ class BlockWriter(RequestWriter):
         return self._note_if_empty(message, blocks + [self._call_block(at, call) for call, _ in waiting])
 
     def _call_block(self, at: int, call: ToolCall) -> Block:
-        name = self.tool_name(call.name)
-        arguments = replace_json_surrogates(self.arguments_object(call))
+        name, arguments = self.tool_name(call.name), self.arguments_object(call)
         return Block(at, {"type": "tool_use", "id": call.id or "", "name": name, "input": arguments})
 
     def _content(self, at: int, message: Message) -> list[Block]:
@@ -225,16 +222,15 @@ class BlockWriter(RequestWriter):
 
     def _thinking_blocks(self, at: int, part: ThinkingContent) -> list[Block]:
         if signature := signature_of(self.owner, part.signature, accept_untagged=True):
-            text, signature = replace_surrogates(part.text), replace_surrogates(signature)
-            return [Block(at, {"type": "thinking", "thinking": text, "signature": signature})]
+            return [Block(at, {"type": "thinking", "thinking": part.text, "signature": signature})]
         redacted = signature_of(self.owner, part.redacted, accept_untagged=True)
         if redacted and (not self.redacts_as_bytes or is_base64(redacted)):
-            return [Block(at, {"type": "redacted_thinking", "data": replace_surrogates(redacted)})]
+            return [Block(at, {"type": "redacted_thinking", "data": redacted})]
         self.repairs.append("thinking that this provider did not sign: left out")
         return []
 
     def _text_blocks(self, at: int, text: str) -> list[Block]:
-        return [_text_block(at, replace_surrogates(text))] if text.strip() else []
+        return [_text_block(at, text)] if text.strip() else []
 
     def _note_if_empty(self, message: Message, blocks: list[Block]) -> list[Block]:
         if not blocks:
@@ -244,11 +240,7 @@ class BlockWriter(RequestWriter):
     def _offered_tools(self, messages: Sequence[Message]) -> list[ToolSpec]:
         """The tools as they are offered, or those that the history calls; the arguments are an object."""
         offered = [
-            ToolSpec(
-                spec.name,
-                replace_surrogates(spec.description).strip(),
-                {**replace_json_surrogates(spec.parameters), "type": "object"},
-            )
+            ToolSpec(spec.name, spec.description.strip(), {**spec.parameters, "type": "object"})
             for spec in self.tool_specs()
         ]
         replies = (message for message in messages if message.role is ChatRole.ASSISTANT)

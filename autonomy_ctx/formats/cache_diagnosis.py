@@ -34,11 +34,11 @@ def ask_for_diagnosis(request: WireRequest, messages: Sequence[Message], owner: 
     if owner == ANTHROPIC:
         # Without a reply before, the request is only remembered.
         body = {**request.body, "diagnostics": {"previous_message_id": before}}
-        return replace(request, body=body, text=None, betas=(*request.betas, DIAGNOSIS_BETA))
+        return replace(request, body=body, betas=(*request.betas, DIAGNOSIS_BETA))
     if before is None:
         return request
     options = {**as_mapping(request.body.get("prompt_cache_options")), "comparison_response_id": before}
-    return replace(request, body={**request.body, "prompt_cache_options": options}, text=None)
+    return replace(request, body={**request.body, "prompt_cache_options": options})
 
 
 def store_reply_id(reply: ModelReply, owner: str) -> ModelReply:

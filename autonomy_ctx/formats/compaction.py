@@ -99,7 +99,7 @@ def compaction_request(request: WireRequest, owner: str) -> WireRequest:
     """The request for a block that stands for all messages of a request."""
     if owner == RESPONSES:
         body = {name: request.body[name] for name in _COMPACT_FIELDS if name in request.body}
-        return replace(request, path="/responses/compact", body=body, text=None)
+        return replace(request, path="/responses/compact", body=body)
     body = {name: value for name, value in request.body.items() if name not in _CLAUDE_CONFLICTS}
     if "output_config" in body:
         output = as_mapping(body["output_config"])
@@ -110,7 +110,7 @@ def compaction_request(request: WireRequest, owner: str) -> WireRequest:
     body["max_tokens"] = max(as_count(body.get("max_tokens")), MAX_OUTPUT_TOKENS + thinking)
     body["compaction"] = {"type": "summarize"}
     betas = tuple(dict.fromkeys((*request.betas, COMPACTION_BETA)))
-    return replace(request, body=body, text=None, betas=betas)
+    return replace(request, body=body, betas=betas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

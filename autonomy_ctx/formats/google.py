@@ -170,14 +170,8 @@ class GoogleContents(NamedTuple):
 class GoogleWriter(RequestWriter):
     """Messages as contents. With `signatures_required`, calls that another model made are marked as such."""
 
-    def __init__(
-        self,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        repairs: list[str] | None = None,
-        signatures_required: bool = False,
-    ) -> None:
-        super().__init__(tools, repairs=repairs)
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), *, signatures_required: bool = False) -> None:
+        super().__init__(tools)
         self._signatures_required = signatures_required
         # Images of results come after all results of the same calls.
         self._images: list[GooglePart] = []
@@ -365,25 +359,8 @@ def requires_signatures(model: str) -> bool:
     return bool(_SIGNATURE_MODELS.search(model.lower()))
 
 
-def google_contents(
-    messages: Sequence[Message],
-    repairs: list[str],
-    *,
-    thought_signatures: Mapping[str, str | bytes] | None = None,
-    signatures_required: bool = False,
-) -> GoogleContents:
-    """Messages as contents; `repairs` lists what was repaired.
-
-    `thought_signatures`, by call id, are used for calls that carry none themselves.
-    """
-    writer = GoogleWriter(repairs=repairs, signatures_required=signatures_required)
-    return writer.write([_add_signatures(message, thought_signatures or {}) for message in messages])
-
-
-def _add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
-    """The message with the signatures that are known for its calls."""
-    if not signatures or not any(call.id in signatures for call in message.tool_calls):
-        return message
+def add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
+    """The message with the signatures, by call id, of its calls that carry none themselves."""
     calls = []
     for call in message.tool_calls:
         found = signatures.get(call.id or "")
@@ -391,4 +368,4 @@ def _add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> 
             text = b64encode(found).decode() if isinstance(found, bytes) else found
             call = replace(call, extra={**call.extra, THOUGHT_SIGNATURE: text})
         calls.append(call)
-    return replace(message, tool_calls=tuple(calls))
+    return replace(message, tool_calls=tuple(calls)) if calls else message

@@ -292,14 +292,8 @@ class OpenAIWriter(RequestWriter):
     # How a part with text is called.
     text_type: ClassVar[str]
 
-    def __init__(
-        self,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        repairs: list[str] | None = None,
-        reasoning_model: bool = False,
-    ) -> None:
-        super().__init__(tools, repairs=repairs)
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), *, reasoning_model: bool = False) -> None:
+        super().__init__(tools)
         self._instruction_role = "developer" if reasoning_model else "system"
 
     def content(self, message: Message) -> str | list[dict[str, Any]]:
@@ -342,14 +336,9 @@ class ChatWriter(OpenAIWriter):
     text_type = "text"
 
     def __init__(
-        self,
-        tools: Sequence[Mapping[str, Any]] = (),
-        *,
-        repairs: list[str] | None = None,
-        model: str = "",
-        reasoning_model: bool = False,
+        self, tools: Sequence[Mapping[str, Any]] = (), *, model: str = "", reasoning_model: bool = False
     ) -> None:
-        super().__init__(tools, repairs=repairs, reasoning_model=reasoning_model)
+        super().__init__(tools, reasoning_model=reasoning_model)
         self._sends_extra_content = "gemini" in model.lower()
         self._ends_with_user = _USER_LAST_MODELS.search(model.lower()) is not None
         # Images of results: a tool's message holds text only, so a user's after all results shows them.
@@ -431,13 +420,6 @@ class ChatWriter(OpenAIWriter):
 def call_form(call: ToolCall, name: str, arguments: str) -> dict[str, Any]:
     """A call in the form of chat completions."""
     return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def openai_messages(
-    messages: Sequence[Message], repairs: list[str], *, reasoning_model: bool = False
-) -> list[dict[str, Any]]:
-    """Messages in the format of chat completions; `repairs` lists what was repaired."""
-    return ChatWriter(repairs=repairs, reasoning_model=reasoning_model).write(messages)
 
 
 def openai_message(message: Message) -> dict[str, Any]:

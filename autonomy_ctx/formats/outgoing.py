@@ -185,7 +185,7 @@ def arguments_text(value: Any) -> str:
 def encode_image(image: ImageContent, *, takes_documents: bool = False) -> EncodedImage | None:
     """The image, or a document, as a provider takes it; None when it is of no kind that any takes."""
     if _WEB_URL.fullmatch(image.image):
-        return EncodedImage(url=replace_surrogates(image.image))
+        return EncodedImage(url=image.image)
     head = _DATA_URL.match(image.image)
     if head is None:
         return None
@@ -232,8 +232,8 @@ class RequestWriter:
     # Whether a PDF may stand where an image may.
     takes_documents: ClassVar[bool] = False
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]] = (), *, repairs: list[str] | None = None) -> None:
-        self.repairs = [] if repairs is None else repairs
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.repairs: list[str] = []
         self._tools = tools
         self._names = ToolNames(str(tool["name"]) for tool in tools)
 
@@ -322,10 +322,8 @@ class RequestWriter:
         return CLOSING_TEXT
 
     def request(self, path: str, body: dict[str, Any]) -> WireRequest:
-        """A request of well-formed JSON; each repair is listed once."""
-        text = _encode_well_formed(body)
-        body = replace_json_surrogates(body) if text is None else body
-        return WireRequest(path=path, body=body, repairs=tuple(dict.fromkeys(self.repairs)), text=text)
+        """A request; each repair is listed once."""
+        return WireRequest(path=path, body=body, repairs=tuple(dict.fromkeys(self.repairs)))
 
 
 def mark_error(message: Message, text: str) -> str:
@@ -347,20 +345,17 @@ def neutralize_notes(text: str) -> str:
 
 
 def encode_request(body: Mapping[str, Any]) -> str:
-    """A body as it is sent."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """A body as it is sent: well-formed text everywhere."""
+    text = json.dumps(
+        body, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_encode_mapping
+    )
+    return replace_surrogates(text)
 
 
-def _encode_well_formed(body: Mapping[str, Any]) -> str | None:
-    """The text of a body in which nothing has to be replaced, as of almost all; None for any other."""
-    try:
-        text = encode_request(body)
-        if not text.isascii():
-            text.encode()
-    except (TypeError, ValueError):
-        # A mapping that is no dict, a lone half of a character, or a number that is none.
-        return None
-    return text
+def _encode_mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return dict(value)
 
 
 INTERRUPTED_RESULT = "interrupted: there is no result of this call"

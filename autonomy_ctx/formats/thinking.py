@@ -263,9 +263,9 @@ def let_provider_drop(request: WireRequest, model: str) -> WireRequest | None:
         return None
     fields["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     if not is_bedrock:
-        return replace(request, body=fields, text=None, betas=(*request.betas, BINDING_BETA))
+        return replace(request, body=fields, betas=(*request.betas, BINDING_BETA))
     fields["anthropic_beta"] = [*fields.get("anthropic_beta", ()), BINDING_BETA]
-    return replace(request, body=body | {"additionalModelRequestFields": fields}, text=None)
+    return replace(request, body=body | {"additionalModelRequestFields": fields})
 
 
 def _group_by_message(messages: Sequence[Message], owner: str) -> list[_Group]:

@@ -6,7 +6,6 @@ provider until it is dropped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 from autonomy_ctx.errors import InvalidModelReply, ModelError
 from autonomy_ctx.formats.base import ANTHROPIC, Format, ModelReply, WireRequest
+from autonomy_ctx.formats.outgoing import encode_request
 from autonomy_ctx.models.client import ModelClient, RequestBuilder
 from autonomy_ctx.models.retry import parse_body
 
@@ -41,7 +41,7 @@ class BatchClient:
             return str((await self._call("POST", self._path, body, request.betas))["id"])
         url = f"/v1/{request.path.lstrip('/').removeprefix('v1/')}"
         line = {"custom_id": REQUEST_ID, "method": "POST", "url": url, "body": request.body}
-        file = await self._upload(json.dumps(line).encode())
+        file = await self._upload(encode_request(line).encode())
         body = {"input_file_id": file, "endpoint": url, "completion_window": "24h"}
         return str((await self._call("POST", self._path, body))["id"])
 

@@ -477,11 +477,10 @@ class RequestBuilder:
             # Beside those of the user's headers.
             own = headers.get("anthropic-beta")
             headers["anthropic-beta"] = ",".join([*([own] if own else ()), *request.betas])
-        text = encode_request(request.body) if request.text is None else request.text
         return HttpRequest(
             url=join_url(base, request.path, self._provider.version),
             headers=headers,
-            content=text.encode("utf-8", "replace"),
+            content=encode_request(request.body).encode(),
         )
 
     def check_key(self) -> None:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autonomy_ctx.formats.outgoing import encode_request
+
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 IMAGE = re.compile(r"https?://\S+|data:image/[a-z]+;base64,[A-Za-z0-9+/]+={0,2}")
 
@@ -193,4 +195,4 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_json(value: Any) -> None:
-    json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    encode_request(value).encode()

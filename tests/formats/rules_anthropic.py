@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+
+from autonomy_ctx.formats.outgoing import encode_request
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -72,7 +73,7 @@ def bedrock_rules(body: Mapping[str, Any]) -> None:
 
 def json_rule(body: Any) -> None:
     """The body is JSON that UTF-8 can hold."""
-    json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
+    encode_request(body).encode()
 
 
 def turn_rules(turns: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> None:

@@ -27,7 +27,7 @@ from strategies import few, some
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.formats.google import GoogleFormat, google_contents
+from autonomy_ctx.formats.google import GoogleFormat, GoogleWriter, add_signatures
 from autonomy_ctx.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = GoogleFormat(new_id=ids())
@@ -217,7 +217,7 @@ def test_a_call_made_elsewhere_is_marked_for_models_that_want_signatures() -> No
 def test_signatures_kept_apart_are_used_by_call_id() -> None:
     history = [said("user", "?"), said("assistant", None, tool_calls=[ToolCall("a.1", "x", "{}")])]
     for given_as in ("c2ln", b"sig"):
-        made = google_contents(history, [], thought_signatures={"a.1": given_as})
+        made = GoogleWriter().write([add_signatures(one, {"a.1": given_as}) for one in history])
         assert made.contents[1]["parts"][0]["thoughtSignature"] == "c2ln"
 
 

@@ -37,7 +37,7 @@ from autonomy_ctx.formats.base import (
     Usage,
 )
 from autonomy_ctx.formats.openai import OpenAIFormat
-from autonomy_ctx.formats.outgoing import INTERRUPTED_RESULT
+from autonomy_ctx.formats.outgoing import INTERRUPTED_RESULT, encode_request
 from autonomy_ctx.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = OpenAIFormat(new_id=ids())
@@ -242,7 +242,7 @@ def test_halves_of_characters_are_replaced_wherever_they_are() -> None:
         FORMAT, "gpt-4o", [said("user", "\udc00 hi"), said("assistant", None, tool_calls=[call])]
     )
     openai_rules(made.body)
-    assert made.body["messages"][0]["content"] == "\ufffd hi"
+    assert json.loads(encode_request(made.body))["messages"][0]["content"] == "\ufffd hi"
 
 
 def test_no_messages_and_empty_messages_are_mended_and_said_so() -> None:
