@@ -208,12 +208,12 @@ class AnthropicFormat:
         placed = messages if block is None else place_block(messages, block)
         writer = AnthropicWriter(request_options.tools)
         talk = writer.write(placed, request_options)
-        body: dict[str, Any] = {
-            "model": model,
-            "max_tokens": _default_max_tokens(request_options.options)
-            if request_options.max_tokens is None
-            else request_options.max_tokens,
-        }
+        most = request_options.max_tokens
+        if most is None:
+            # What is allowed for thinking counts, and a limit below it is refused.
+            allowed = as_mapping(request_options.options.get("thinking"))
+            most = DEFAULT_MAX_TOKENS + as_count(allowed.get("budget_tokens"))
+        body: dict[str, Any] = {"model": model, "max_tokens": most}
         if talk.system:
             body["system"] = talk.system
         body["messages"] = talk.messages
@@ -304,11 +304,6 @@ def _call_usage(usage: Mapping[str, Any]) -> Usage:
         long_cache_write_tokens=as_count(by_life.get("ephemeral_1h_input_tokens")),
         reasoning_tokens=as_count(details.get("thinking_tokens")),
     )
-
-
-def _default_max_tokens(options: Mapping[str, Any]) -> int:
-    # What is allowed for thinking counts, and a limit below it is refused.
-    return DEFAULT_MAX_TOKENS + as_count(as_mapping(options.get("thinking")).get("budget_tokens"))
 
 
 def _encode_tool(offer: ToolSpec, is_deferred: bool) -> dict[str, Any]:

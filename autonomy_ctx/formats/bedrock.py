@@ -67,23 +67,18 @@ class BedrockReader(AnthropicReader):
     def _add_pieces(self, index: int, delta: Mapping[str, Any]) -> Sequence[ReaderEvent]:
         reasoning = as_mapping(delta.get("reasoningContent"))
         if is_base64(redacted := as_text(reasoning.get("redactedContent"))):
-            begun = as_text(self._blocks.get(index, EMPTY).get("data"))
-            return self._start_block(
-                index, {"type": "redacted_thinking", "data": _join_base64(begun, redacted)}
-            )
+            # Each piece may carry its own padding.
+            pieces = as_text(self._blocks.get(index, EMPTY).get("data")), redacted
+            whole = base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
+            return self._start_block(index, {"type": "redacted_thinking", "data": whole})
         given = as_text(as_mapping(delta.get("toolUse")).get("input"))
-        pieces: list[JsonObject] = [
+        deltas: list[JsonObject] = [
             {"type": "text_delta", "text": delta.get("text")},
             {"type": "thinking_delta", "thinking": reasoning.get("text")},
             {"type": "signature_delta", "signature": reasoning.get("signature")},
             {"type": "input_json_delta", "partial_json": given},
         ]
-        return [event for piece in pieces for event in self._add_delta(index, piece)]
-
-
-def _join_base64(*pieces: str) -> str:
-    """Pieces of base64 as one: each may carry its own padding."""
-    return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
+        return [event for one in deltas for event in self._add_delta(index, one)]
 
 
 STOP_REASONS = {

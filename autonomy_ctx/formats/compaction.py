@@ -49,27 +49,20 @@ def find_block(messages: Sequence[Message], owner: str, model: str) -> SummaryBl
 
     Only instructions may stand before it. What OpenAI wrote is for the model that wrote it.
     """
-    first = next((one for one in messages if _is_content(one)), None)
+    spoken = (one for one in messages if isinstance(one, Summary) or one.role not in INSTRUCTION_ROLES)
+    first = next(spoken, None)
     block = first.block if isinstance(first, Summary) else None
-    if block is None or not takes_block(block, owner, model) or _is_refused(block, messages):
+    if block is None or not takes_block(block, owner, model):
         return None
-    return block
+    # A later reply may say that the provider has refused it.
+    said = (as_mapping(one.extra.get(EXTRA_NAME)) for one in messages if one.extra)
+    return None if any(one.get("refused_block") == block.name for one in said) else block
 
 
 def takes_block(block: SummaryBlock, owner: str, model: str) -> bool:
     """Tell whether a model, in the format of `owner`, reads a block."""
     is_own = block.owner == owner and can_compact(owner, model)
     return is_own and (owner != RESPONSES or block.model == model)
-
-
-def _is_content(message: Message) -> bool:
-    return isinstance(message, Summary) or message.role not in INSTRUCTION_ROLES
-
-
-def _is_refused(block: SummaryBlock, messages: Sequence[Message]) -> bool:
-    """True if a later reply says that the provider has refused the block."""
-    said = (as_mapping(one.extra.get(EXTRA_NAME)) for one in messages if one.extra)
-    return any(one.get("refused_block") == block.name for one in said)
 
 
 def place_block(messages: Sequence[Message], block: SummaryBlock) -> list[Message]:

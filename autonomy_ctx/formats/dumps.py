@@ -169,12 +169,8 @@ def _content_of(content: Any) -> Any:
         return ""
     if not isinstance(content, list):
         return content if isinstance(content, str) else _text_of(content)
-    texts = [part if isinstance(part, str) else part.get("text") for part in content if _says_text(part)]
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _says_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and isinstance(part.get("text"), str))
 
 
 def _text_of(value: Any) -> str:

@@ -190,7 +190,8 @@ class GoogleWriter(RequestWriter):
                 said = self.user_parts(message)
                 turns.append(BlockTurn("user", said or [{"text": self.empty_text(message)}]))
             elif message.role is ChatRole.ASSISTANT:
-                called = {call.id: self._sent_name(call) for call in message.tool_calls}
+                wire_name = self._names.wire_name
+                called = {call.id: google_tool_name(wire_name(call.name)) for call in message.tool_calls}
                 told = self.model_parts(message)
                 turns.append(BlockTurn("model", told))
                 if not told:
@@ -199,7 +200,11 @@ class GoogleWriter(RequestWriter):
                 turns.append(BlockTurn("user", [{"text": system_note(text)}]))
             elif text:
                 system.append(text)
-        turns = self._without_thoughts_alone(merge_turns([*turns, *self._take_images()]))
+        merged = merge_turns([*turns, *self._take_images()])
+        turns = [turn for turn in merged if not all(part.get("thought") for part in turn.blocks)]
+        if len(turns) < len(merged):
+            self.repairs.append("thinking that no answer follows: left out")
+            turns = merge_turns(turns)
         if not turns or turns[0].role == "model":
             turns.insert(0, BlockTurn("user", [{"text": self.opening_text()}]))
         if turns[-1].role == "model":
@@ -207,19 +212,10 @@ class GoogleWriter(RequestWriter):
         contents = [{"role": turn.role, "parts": turn.blocks} for turn in turns]
         return GoogleContents(contents, "\n\n".join(system) or None)
 
-    def _without_thoughts_alone(self, turns: list[BlockTurn[GooglePart]]) -> list[BlockTurn[GooglePart]]:
-        kept = [turn for turn in turns if not all(part.get("thought") for part in turn.blocks)]
-        if len(kept) < len(turns):
-            self.repairs.append("thinking that no answer follows: left out")
-        return merge_turns(kept)
-
     def _take_images(self) -> list[BlockTurn[GooglePart]]:
         """A turn with the images of the results before it."""
         images, self._images = self._images, []
         return [BlockTurn("user", images)] if images else []
-
-    def _sent_name(self, call: ToolCall) -> str:
-        return google_tool_name(self._names.wire_name(call.name))
 
     def user_parts(self, message: Message) -> list[GooglePart]:
         """Parts of a user's message."""

@@ -63,15 +63,6 @@ _STOP_REASONS = {
 }
 
 
-def chat_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
-    """Read a whole response."""
-    reader = ChatReader(new_id)
-    for choice in as_mappings(body.get("choices"))[:1]:
-        reader.add_choice(choice, "message")
-    reader.note_metadata(body)
-    return reader.finish()
-
-
 class ChatReader:
     """Puts a stream's pieces together: texts in order, calls by their index."""
 
@@ -162,18 +153,15 @@ class ChatReader:
         # Some servers number all calls 0; another id is another call.
         if draft is not None and call_id and draft.id and call_id != draft.id:
             draft = self._identified.get((place, call_id))
-        if draft is None or (index is None and _begins_call(call)):
+        # Only the first piece of a call without an index has a name.
+        begins = index is None and as_text(as_mapping(call.get("function")).get("name"))
+        if draft is None or begins:
             draft = self._newest[place] = CallDraft(index=index)
             self._drafts.append(draft)
         draft.id = draft.id or call_id
         if draft.id:
             self._identified[place, draft.id] = draft
         return draft
-
-
-def _begins_call(call: Mapping[str, Any]) -> bool:
-    """True for the first piece of a call without an index: only that one has a name."""
-    return bool(as_text(as_mapping(call.get("function")).get("name")))
 
 
 # What some servers call a part that no reader should see.
@@ -246,7 +234,11 @@ class OpenAIFormat:
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """Read a whole response."""
-        return chat_reply(body, self._new_id)
+        reader = ChatReader(self._new_id)
+        for choice in as_mappings(body.get("choices"))[:1]:
+            reader.add_choice(choice, "message")
+        reader.note_metadata(body)
+        return reader.finish()
 
     def reader(self) -> StreamReader:
         """For a streamed response."""

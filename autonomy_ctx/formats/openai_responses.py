@@ -5,7 +5,7 @@ their encrypted content and sent back with the calls they belong to.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,15 +80,23 @@ def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> Model
                     refused = refused or part.get("type") == "refusal"
                     pieces.add_text(as_text(part.get("text")) or as_text(part.get("refusal")))
             case "reasoning" if not calls:
-                pieces.add_thought(_reasoning_text(item), _reasoning_signature(item))
+                told = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
+                thought = "\n\n".join(as_text(part.get("text")) for part in told)
+                pieces.add_thought(thought, _reasoning_signature(item))
             case "reasoning":
-                between += [_strip_reasoning(item)] if _reasoning_signature(item) else []
+                if _reasoning_signature(item):
+                    texts = [as_text(part.get("text")) for part in as_mappings(item.get("summary"))]
+                    kept = {name: item[name] for name in ("type", "id", "encrypted_content")}
+                    between.append(kept | {"summary": _summary_texts(texts)})
             case "function_call" | "tool_search_call" if _is_ours(item):
                 call_id = (
                     as_nonempty_text(item.get("call_id")) or as_nonempty_text(item.get("id")) or new_id()
                 )
                 extra = {REASONING_ITEMS: [dict(kept) for kept in between]} if between else EMPTY
-                calls.append(ToolCall(call_id, _call_name(item), _call_arguments(item), extra))
+                given = item.get("arguments")
+                is_object = isinstance(given, Mapping)
+                arguments = json.dumps(given, ensure_ascii=False) if is_object else as_text(given)
+                calls.append(ToolCall(call_id, _call_name(item), arguments, extra))
                 between = []
     return ModelReply(
         parts=pieces.parts,
@@ -183,16 +191,6 @@ def _call_name(item: Mapping[str, Any]) -> str:
     return FIND_TOOLS if item.get("type") == "tool_search_call" else as_text(item.get("name"))
 
 
-def _call_arguments(item: Mapping[str, Any]) -> str:
-    given = item.get("arguments")
-    return json.dumps(given, ensure_ascii=False) if isinstance(given, Mapping) else as_text(given)
-
-
-def _reasoning_text(item: Mapping[str, Any]) -> str:
-    told = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
-    return "\n\n".join(as_text(part.get("text")) for part in told)
-
-
 def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
     """Text with which a reasoning item can be sent back; None without encrypted content."""
     encrypted, name = as_nonempty_text(item.get("encrypted_content")), as_nonempty_text(item.get("id"))
@@ -201,17 +199,8 @@ def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
     return tag_signature(RESPONSES, json.dumps({"id": name, "encrypted_content": encrypted}))
 
 
-def _strip_reasoning(item: Mapping[str, Any]) -> dict[str, Any]:
-    summary = [
-        {"type": "summary_text", "text": as_text(part.get("text"))}
-        for part in as_mappings(item.get("summary"))
-    ]
-    return {
-        "type": "reasoning",
-        "id": item["id"],
-        "encrypted_content": item["encrypted_content"],
-        "summary": summary,
-    }
+def _summary_texts(texts: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"type": "summary_text", "text": text} for text in texts]
 
 
 def _find_stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str | None:
@@ -343,23 +332,19 @@ class ResponsesWriter(OpenAIWriter):
         if placed := read_placed(message):
             return placed
         items: list[dict[str, Any]] = []
-        texts: list[str] = []
-
-        def say() -> None:
-            if texts:
-                items.append(_message_item("assistant", "\n".join(texts)))
-                texts.clear()
-
         for part in message.parts:
             if isinstance(part, ThinkingContent):
-                if reasoning := _restore_reasoning(part):
-                    say()
-                    items.append(reasoning)
-            elif isinstance(part, ImageContent):
-                texts.append(self.image_note(part, "in a message of the assistant"))
-            elif part.text:
-                texts.append(part.text)
-        say()
+                reasoning = _restore_reasoning(part)
+                items += [reasoning] if reasoning else []
+                continue
+            if isinstance(part, ImageContent):
+                text = self.image_note(part, "in a message of the assistant")
+            else:
+                text = part.text
+            if text and items and items[-1]["type"] == "message":
+                items[-1]["content"] += f"\n{text}"
+            elif text:
+                items.append(_message_item("assistant", text))
         for call in message.tool_calls:
             kept = as_mappings(call.extra.get(REASONING_ITEMS))
             items += [dict(item) for item in kept if item.get("type") == "reasoning"]
@@ -423,7 +408,7 @@ def _restore_reasoning(part: ThinkingContent) -> dict[str, Any] | None:
         item = {"type": "reasoning", "id": kept["id"], "encrypted_content": kept["encrypted_content"]}
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return item | {"summary": [{"type": "summary_text", "text": part.text}] if part.text else []}
+    return item | {"summary": _summary_texts([part.text] if part.text else [])}
 
 
 def responses_items(message: Message) -> list[dict[str, Any]]:

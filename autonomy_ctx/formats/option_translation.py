@@ -6,7 +6,6 @@ which the answer would be another thing, such as a tool that the provider runs, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,13 @@ from autonomy_ctx.formats.base import RequestOptions, WireFormat
 from autonomy_ctx.formats.incoming import as_count, as_mapping, as_mappings, as_text
 from autonomy_ctx.formats.model_table import find_model
 from autonomy_ctx.formats.openai import REASONING_MODELS
-from autonomy_ctx.formats.output_schema import OutputSchema, OutputTarget, close_schema, sent_schema
+from autonomy_ctx.formats.output_schema import (
+    OutputSchema,
+    OutputTarget,
+    claude_version,
+    close_schema,
+    sent_schema,
+)
 from autonomy_ctx.formats.reply_writer import CUSTOM_INPUT
 
 # Of each option: its name in chat completions, Responses and Messages, with the object that it is in.
@@ -57,7 +62,7 @@ _BUDGETS = (("high", 4096), ("medium", 2048), ("low", 1024))
 # The most characters of the name of a user.
 _MAX_USER = 64
 _CLAUDE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_CLAUDE, _FIRST_ADAPTIVE = re.compile(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?"), (4, 6)
+_FIRST_ADAPTIVE = (4, 6)
 
 
 class OptionNotTranslatable(AutonomyCtxError):
@@ -198,8 +203,7 @@ def _write_claude(given: Mapping[str, Any], model: str) -> dict[str, Any]:
             raise OptionNotTranslatable("the format of the answer", f"this JSON schema, with {model},")
         made["format"] = {"type": "json_schema", "schema": sent}
     effort = {"minimal": "low"}.get(given.get("effort", ""), given.get("effort"))
-    found = _CLAUDE.search(model)
-    if effort in _CLAUDE_EFFORTS and (found is None or _version(found) >= _FIRST_ADAPTIVE):
+    if effort in _CLAUDE_EFFORTS and (claude_version(model) or _FIRST_ADAPTIVE) >= _FIRST_ADAPTIVE:
         made |= {"effort": effort, "thinking": {"type": "adaptive"}}
     elif effort in _CLAUDE_EFFORTS:
         budget = dict(_BUDGETS).get(effort, _BUDGETS[0][1])
@@ -207,10 +211,6 @@ def _write_claude(given: Mapping[str, Any], model: str) -> dict[str, Any]:
         if not most or most > budget:
             made["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return made
-
-
-def _version(found: re.Match[str]) -> tuple[int, int]:
-    return int(found[1]), int(found[2] or 0)
 
 
 def _write_choice(choice: Any, parallel: Any, target: WireFormat) -> dict[str, Any]:

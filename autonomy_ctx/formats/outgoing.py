@@ -400,7 +400,9 @@ def repair_messages(
             # Of calls with one id in a message, the first has the result.
             found = results.pop((index, own.id or ""), None)
             found = found or _missing_result(call, own, answered_call_ids, repairs)
-            out.append(_link_result(found, call))
+            name = found.name or call.name
+            is_linked = found.tool_call_id == call.id and found.name == name
+            out.append(found if is_linked else replace(found, tool_call_id=call.id, name=name))
     return RepairedMessages(out, tuple(repairs + renamed))
 
 
@@ -470,13 +472,6 @@ def _missing_result(
         return Message("tool", HIDDEN_RESULT)
     repairs.append(f"call {name!r} of `{call.name}` has no result: answered as interrupted")
     return Message("tool", INTERRUPTED_RESULT, is_error=True)
-
-
-def _link_result(result: Message, call: ToolCall) -> Message:
-    name = result.name or call.name
-    if result.tool_call_id == call.id and result.name == name:
-        return result
-    return replace(result, tool_call_id=call.id, name=name)
 
 
 def summary_record(summary: Summary) -> Message:

@@ -21,8 +21,8 @@ _COMMON_KEYWORDS = frozenset({"type", "enum", "const", "description", "title"})
 _ANNOTATIONS = frozenset({"default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"})
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _NULL = {"type": "null"}
-# The first versions that write JSON by a schema; before Gemini 3, not together with tools.
 _CLAUDE, _GEMINI = re.compile(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?"), re.compile(r"gemini-(\d+)")
+# The first versions that write JSON by a schema; before Gemini 3, not together with tools.
 _FIRST_CLAUDE, _FIRST_GEMINI_WITH_TOOLS = (4, 5), 3
 _OLD_GPT = re.compile(r"gpt-3|gpt-4(?!o|\.)|o1-(?:mini|preview)")
 
@@ -86,30 +86,24 @@ def output_options(
 
 def sent_schema(target: OutputTarget, output: OutputSchema) -> Mapping[str, Any] | None:
     """The schema in the keywords that the provider takes; None if it has no field for it."""
-    match target.wire_format:
-        case "openai" | "responses" if _takes_response_format(target):
-            strict = close_schema(output.schema, all_required=True)
-            return output.schema if strict is None else strict
-        case "anthropic" | "bedrock" if _takes_output_config(target.model):
-            return close_schema(output.schema)
-        case "google" if _takes_response_schema(target):
-            return close_schema(output.schema)
-    return None
+    if target.wire_format in ("openai", "responses"):
+        # Other servers of OpenAI's format may refuse the field.
+        if not target.provider.startswith("openai") or _OLD_GPT.match(target.model):
+            return None
+        strict = close_schema(output.schema, all_required=True)
+        return output.schema if strict is None else strict
+    if target.wire_format == "google":
+        gemini = _GEMINI.search(target.model)
+        takes_it = not target.has_tools or bool(gemini and int(gemini[1]) >= _FIRST_GEMINI_WITH_TOOLS)
+    else:
+        takes_it = (claude_version(target.model) or (0, 0)) >= _FIRST_CLAUDE
+    return close_schema(output.schema) if takes_it else None
 
 
-def _takes_response_format(target: OutputTarget) -> bool:
-    """Tell whether OpenAI itself is asked: other servers of its format may refuse the field."""
-    return target.provider.startswith("openai") and _OLD_GPT.match(target.model) is None
-
-
-def _takes_output_config(model: str) -> bool:
+def claude_version(model: str) -> tuple[int, int] | None:
+    """The version in the name of a Claude model; None if it has none."""
     found = _CLAUDE.search(model)
-    return found is not None and (int(found[1]), int(found[2] or 0)) >= _FIRST_CLAUDE
-
-
-def _takes_response_schema(target: OutputTarget) -> bool:
-    found = _GEMINI.search(target.model)
-    return not target.has_tools or (found is not None and int(found[1]) >= _FIRST_GEMINI_WITH_TOOLS)
+    return None if found is None else (int(found[1]), int(found[2] or 0))
 
 
 def close_schema(schema: Mapping[str, Any], *, all_required: bool = False) -> dict[str, Any] | None:

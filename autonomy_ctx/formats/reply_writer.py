@@ -155,7 +155,11 @@ class ReplyWriter(ABC):
                 if not self._close(calls):
                     self._queue.insert(0, event)
                     return
-                self._open = _new_piece(event, len(self._pieces))
+                at = len(self._pieces)
+                if isinstance(event, CallStarted):
+                    self._open = ReplyPiece("call", at, event.id or "", event.name)
+                else:
+                    self._open = ReplyPiece("text" if isinstance(event, TextDelta) else "thinking", at)
                 self._pieces.append(self._open)
                 self._begin(self._open)
             if isinstance(event, TextDelta | ThinkingDelta):
@@ -208,12 +212,6 @@ def reply_events(reply: ModelReply) -> Iterator[ReaderEvent]:
             yield TextDelta(part.text)
         elif isinstance(part, ThinkingContent) and part.text:
             yield ThinkingDelta(part.text)
-
-
-def _new_piece(event: ReaderEvent, at: int) -> ReplyPiece:
-    if isinstance(event, CallStarted):
-        return ReplyPiece("call", at, event.id or "", event.name)
-    return ReplyPiece("text" if isinstance(event, TextDelta) else "thinking", at)
 
 
 def _without(calls: tuple[ToolCall, ...], ids: list[str]) -> list[ToolCall]:

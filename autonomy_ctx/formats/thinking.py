@@ -31,7 +31,7 @@ from autonomy_ctx.formats.base import (
 )
 from autonomy_ctx.formats.incoming import as_mapping, as_mappings
 from autonomy_ctx.formats.model_table import find_model
-from autonomy_ctx.messages.message import Message, ThinkingContent
+from autonomy_ctx.messages.message import Message, Part, ThinkingContent
 from autonomy_ctx.messages.summary import SummaryBlock
 
 # Under this name the extra fields of a message have what `ThinkingPrefix` says.
@@ -104,11 +104,14 @@ def _refuses(message: Message, owner: str) -> bool:
 
 def without_thinking(message: Message, owner: str | None = None) -> Message:
     """A message without its thinking; with an `owner`, only without the thinking that this provider made."""
-    parts = [
-        part
-        for part in message.parts
-        if not isinstance(part, ThinkingContent) or not (owner is None or _is_of(owner, part))
-    ]
+
+    def is_kept(part: Part) -> bool:
+        if owner is None or not isinstance(part, ThinkingContent):
+            return not isinstance(part, ThinkingContent)
+        mark, untagged = part.signature or part.redacted, owner in _TAGLESS_OWNERS
+        return mark is not None and signature_of(owner, mark, accept_untagged=untagged) is None
+
+    parts = list(filter(is_kept, message.parts))
     calls = message.tool_calls
     if any(_GOOGLE_SIGNATURE in call.extra for call in calls) and owner in (None, "google"):
         calls = tuple(
@@ -120,11 +123,6 @@ def without_thinking(message: Message, owner: str | None = None) -> Message:
     if len(parts) == len(message.parts) and calls is message.tool_calls:
         return message
     return replace(message, content=content_of(parts), tool_calls=calls)
-
-
-def _is_of(owner: str, part: ThinkingContent) -> bool:
-    mark = part.signature or part.redacted
-    return mark is None or signature_of(owner, mark, accept_untagged=owner in _TAGLESS_OWNERS) is not None
 
 
 class _SentBlock(NamedTuple):
@@ -396,16 +394,11 @@ def _loop_start(body: Mapping[str, Any]) -> int:
     """The index of the first message after the newest one in which a user speaks."""
     messages = body["messages"]
     for at in range(len(messages) - 1, -1, -1):
-        if messages[at]["role"] == "user" and not _has_results(messages[at]):
+        blocks = as_mappings(messages[at].get("content"))
+        has_results = any(one.get("type") == "tool_result" or "toolResult" in one for one in blocks)
+        if messages[at]["role"] == "user" and not has_results:
             return at + 1
     return 0
-
-
-def _has_results(message: Mapping[str, Any]) -> bool:
-    return any(
-        block.get("type") == "tool_result" or "toolResult" in block
-        for block in as_mappings(message.get("content"))
-    )
 
 
 def turn_thinking_off_where_required(body: dict[str, Any]) -> None:
