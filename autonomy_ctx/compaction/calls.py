@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from autonomy_ctx.errors import ModelError
 from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.model_info import model_name
-from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
+from autonomy_ctx.formats.model_table import DEFAULT_PRICE
 from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.store import SummaryState
 from autonomy_ctx.messages.message import Message
@@ -229,10 +229,12 @@ def cheaper_prompt(
     counter: TokenCounter,
 ) -> Prompt | None:
     """The prompt after the cached request, if it costs less than a new request with the messages."""
-    prices = _prices(reader, model)
-    if after is None or prices is None:
+    reading, writing = price_of(reader), price_of(model)
+    if reading is None or writing is None:
+        # Of neither, if one is not known.
+        reading = writing = DEFAULT_PRICE if is_same_model(reader, model) else None
+    if after is None or reading is None or writing is None:
         return None
-    reading, writing = prices
     cached = request.tokens + (counter.count_tools(request.tools) if request.tools else 0)
     if cached < cache_rule(reader).min_tokens:
         return None
@@ -240,14 +242,6 @@ def cheaper_prompt(
     anew = counter.count_text("".join(message["content"] for message in separate.messages))
     cost = reading.cost(cached=cached, written=added, output=output)
     return after if cost < writing.cost(uncached=anew, output=output) else None
-
-
-def _prices(reader: Any, model: Any) -> tuple[Price, Price] | None:
-    """The prices of both models, or of neither if one is not known."""
-    reading, writing = price_of(reader), price_of(model)
-    if reading is not None and writing is not None:
-        return reading, writing
-    return (DEFAULT_PRICE, DEFAULT_PRICE) if is_same_model(reader, model) else None
 
 
 def is_same_model(one: Any, other: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -173,7 +173,8 @@ def is_denied(rules: Sequence[Claim], clauses: Sequence[Claim]) -> bool | None:
         near = (clause.align(rule) for clause in clauses if not clause.heads.isdisjoint(rule.heads))
         about = [one for one in near if one.is_about(rule)]
         if about:
-            clause = min(about, key=partial(_distance, rule))
+            # That has most of its words, and fewest of others.
+            clause = min(about, key=lambda one: (len(rule.stems - one.stems), len(one.stems - rule.stems)))
             if is_opposite(clause, rule):
                 return True
             found = False if rule is rules[0] else found
@@ -196,11 +197,6 @@ def is_opposite(clause: Claim, rule: Claim) -> bool:
     is_same = rule.stems <= clause.stems or clause.stems <= rule.stems
     is_allowed = "permission" in clause.meanings and rule.is_negative
     return (is_same or is_allowed) and clause.is_negative != rule.is_negative
-
-
-def _distance(rule: Claim, clause: Claim) -> tuple[int, int]:
-    """Count the words of a rule that a clause lacks, and its own."""
-    return len(rule.stems - clause.stems), len(clause.stems - rule.stems)
 
 
 def _statements(sentences: Iterable[str]) -> list[str]:

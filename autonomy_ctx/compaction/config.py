@@ -325,10 +325,8 @@ _ALL_OPTIONS = tuple(field.name for field in fields(ContextSummaryConfig))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoLimits:
-    """The chosen limits, and the reason as a sentence for `explain`."""
+    """The chosen limits that depend on the model, and the reason as a sentence for `explain`."""
 
-    floor: int
-    ceiling: int
     size: int
     # None where the context window is not known.
     floor_tokens: int | None
@@ -349,8 +347,6 @@ def choose_limits(window: int | None, price: Price | None, *, model: str | None 
             # No window for conversations: only messages are counted.
             floor_tokens = ceiling_tokens = hard_tokens = None
     return AutoLimits(
-        floor=AUTO_FLOOR,
-        ceiling=AUTO_CEILING,
         size=size,
         floor_tokens=floor_tokens,
         ceiling_tokens=ceiling_tokens,
@@ -532,9 +528,13 @@ def resolve_settings(
     if by_cost:
         # Without the price of the reader, those of most models count. A digest is written without a model.
         known, writer = (price, price_of(config.model)) if price and price.input else (DEFAULT_PRICE, None)
+        writing = Price(input=0, output=0) if config.model is None else writer or known
+        if config.batch:
+            # A batch costs half.
+            writing = replace(writing, input=writing.input / 2, output=writing.output / 2)
         costs = CostModel(
             price=known,
-            writer=_writing_price(config, writer or known),
+            writer=writing,
             cache=cache,
             shares_prefix=shares_prefix,
             floor=config.floor,
@@ -542,7 +542,14 @@ def resolve_settings(
             other_tokens=other_tokens,
         )
     provider_writes = config.writer == "provider"
-    notes = [_auto_note(config.floor, config.ceiling, size, reason, by_cost)] if reason else []
+    notes: list[str] = []
+    if reason:
+        most = f"a summary of up to {size:,} tokens"
+        chose = f"auto keeps {config.floor} to {config.ceiling} messages and {most}"
+        if by_cost:
+            cost = f"when the messages before the last {config.floor} have cost as much as it will"
+            chose = f"auto writes {most} {cost}"
+        notes.append(f"{chose}: {reason}. To choose yourself, give floor, ceiling or size")
     if provider_writes and not can_compact(reads):
         notes.append("the provider of this model writes no summaries on demand; our own are shown")
     return CompactionSettings(
@@ -564,13 +571,6 @@ def resolve_settings(
     )
 
 
-def _writing_price(config: ContextSummaryConfig, price: Price) -> Price:
-    """The price of writing summaries: a digest is free, and a batch costs half."""
-    if config.model is None:
-        return Price(input=0, output=0)
-    return replace(price, input=price.input / 2, output=price.output / 2) if config.batch else price
-
-
 def can_compact(model: Any) -> bool:
     """Tell whether the provider of a model writes summaries on demand."""
     return getattr(model, "can_compact", False) is True
@@ -586,26 +586,15 @@ def check_writer(config: ContextSummaryConfig, reader: Any) -> None:
         )
 
 
-def _auto_note(floor: int, ceiling: int, size: int, reason: str, by_cost: bool) -> str:
-    """Explain what `auto` chose and why."""
-    most = f"a summary of up to {size:,} tokens"
-    chosen = (
-        f"auto writes {most} when the messages before the last {floor} have cost as much as it will"
-        if by_cost
-        else f"auto keeps {floor} to {ceiling} messages and {most}"
-    )
-    return f"{chosen}: {reason}. To choose yourself, give floor, ceiling or size"
-
-
 def _fill_limits(
     config: ContextSummaryConfig, limits: AutoLimits, *, with_room: bool = False
 ) -> ContextSummaryConfig:
     """A configuration of which `auto` chooses, with what was chosen where nothing was given."""
     floor, ceiling = config.floor, config.ceiling
     if not ceiling:
-        ceiling = limits.ceiling - limits.floor + (floor or limits.floor)
+        ceiling = AUTO_CEILING - AUTO_FLOOR + (floor or AUTO_FLOOR)
     if not floor:
-        floor = min(limits.floor, max(ceiling // 2, 1))
+        floor = min(AUTO_FLOOR, max(ceiling // 2, 1))
     size = config.size or max(limits.size, _least_size(config.schema))
     chosen: dict[str, Any] = {}
     given = (config.floor_tokens, config.ceiling_tokens, config.hard_limit_tokens)

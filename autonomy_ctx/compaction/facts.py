@@ -237,33 +237,26 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     its numbers: a new value has others.
     """
     holding = active_facts(facts)
-    known = _words_of_lines(source)
+    known: set[str] = set()
+    for line in source.split("\n"):
+        pause()
+        known |= folded_words(line)
+
+    def unknown_share(fact: Fact) -> float:
+        pause()
+        words = folded_words(fact.text)
+        return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
+
     left = max(tokens, MIN_LISTED_TOKENS)
     lines: dict[str, str] = {}
     newest_first = sorted(holding, key=attrgetter("position"), reverse=True)
-    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact.text, known)):
+    for fact in sorted(newest_first, key=unknown_share):
         line = short_fact_line(fact, MAX_LISTED_CHARACTERS)
         left -= counter.count_text(line + "\n")
         if left < 0:
             break
         lines[fact.id] = line
     return [lines[fact.id] for fact in holding if fact.id in lines]
-
-
-def _words_of_lines(text: str) -> set[str]:
-    """The different words of a long text; others may go on after each line."""
-    words: set[str] = set()
-    for line in text.split("\n"):
-        pause()
-        words |= folded_words(line)
-    return words
-
-
-def _share_of_unknown_words(text: str, known: Container[str]) -> float:
-    """Which part of the words of a fact is not known; a number counts as known."""
-    pause()
-    words = folded_words(text)
-    return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
 
 
 # -- segments that state what no longer holds ---------------------------------------------------------------

@@ -160,8 +160,11 @@ class SummaryJob:
         waiting = head.position - after
         step = waiting // self._limits.batch if costs is None else waiting.bit_length()
         in_backlog = not complete or len(chosen) < end
-        if not in_backlog and not _was_refused_before(lease.refused, place, step):
-            return state, SummaryBatch(chosen, after + 1, f"{place}:{step}")
+        # From the same place on, when there were fewer, or a part of them.
+        refused, fresh = lease.refused, f"{place}:{step}"
+        was_refused = refused.startswith((f"{place}:", f"{place}-")) and refused != fresh
+        if not in_backlog and not was_refused:
+            return state, SummaryBatch(chosen, after + 1, fresh)
         # More messages do not help: from now on, what is refused is divided.
         chosen = self._divide_refused(chosen, place, lease)
         divisible = self._half_of(chosen) < len(chosen)
@@ -422,7 +425,8 @@ class SummaryJob:
         It is announced when it is written: the facts of its messages, which are stored with it, take longer.
         Returns whether there was one to store.
         """
-        state = await self._memory.store.summary(self._key)
+        store = self._memory.store
+        state = await store.summary(self._key)
         after = state.covered
         window = await self._read(after)
         entries = window.entries
@@ -445,12 +449,17 @@ class SummaryJob:
         if self._settings.config.facts:
             before = await self._entry_before(entries[0])
             facts = await run_in_steps(changes_by_rules(chosen, state.facts, self._settings.zone, before))
-        done = await self._memory.store.commit_segment(
+        done = await store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None, facts=facts
         )
         if done:
             self._metrics.add("digests_committed")
-            await self._merge_digests()
+            # Those of a long outage keep the size together.
+            state = await store.summary(self._key)
+            merged = await self._merge_if_needed(state.segments, state, provisional=True)
+            if merged is not None:
+                generation = state.head.generation
+                await store.commit_segment(self._key, merged, generation=generation, fence=None)
         return done
 
     async def _read(self, after: int) -> Window:
@@ -460,15 +469,6 @@ class SummaryJob:
         if memory.agent == agent:
             return await memory.read(scope, conversation, after=after, before=before)
         return await memory.store.read(self._key, after=after, before=before)
-
-    async def _merge_digests(self) -> None:
-        """Keep the digests of a long outage within the size together."""
-        state = await self._memory.store.summary(self._key)
-        merged = await self._merge_if_needed(state.segments, state, provisional=True)
-        if merged is not None:
-            await self._memory.store.commit_segment(
-                self._key, merged, generation=state.head.generation, fence=None
-            )
 
     async def _commit(
         self,
@@ -491,8 +491,3 @@ class SummaryJob:
         if not done:
             self._metrics.add("summaries_discarded")
         return done
-
-
-def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
-    """Tell whether messages from the same place on were refused when there were fewer, or a part of them."""
-    return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"

@@ -31,7 +31,10 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
         if message.role is ChatRole.TOOL:
             # A result that names many things lists them; one of few says what came of an action.
             names = key_names_of(visible_text(message)) if at > answered else []
-            of_results += [] if _is_list(names) else names
+            # They are many, or all of one shape, as hits of a search and rows of a table are.
+            shapes = {_NUMBER.sub("0", name) for name in names}
+            is_list = len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
+            of_results += [] if is_list else names
             continue
         said = of_users if message.role is ChatRole.USER else of_assistants
         said += key_names_of(visible_text(message))[:MAX_SAID]
@@ -49,12 +52,6 @@ def rank_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
         return -len(found), -max(found, default=-1)
 
     return sorted(names, key=weight)
-
-
-def _is_list(names: Sequence[str]) -> bool:
-    """Tell whether names are many, or all of one shape, as hits of a search and rows of a table are."""
-    shapes = {_NUMBER.sub("0", name) for name in names}
-    return len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
 
 
 def _values(arguments: str) -> list[str]:

@@ -115,14 +115,15 @@ class Rules:
         if self.schema is None:
             return _lines(self.text, self.after)
         # The shares are of a whole record; some sections alone have all of theirs.
-        whole = (
-            sum(one.share for one in self.sections) if len(self.sections) < len(self.schema.sections) else 1
-        )
-        headings = "\n".join(
-            _heading_rule(one, None if cap is None else int(one.share / whole * cap)) for one in self.sections
-        )
+        are_all = len(self.sections) == len(self.schema.sections)
+        whole = 1 if are_all else sum(one.share for one in self.sections)
+        headings: list[str] = []
+        for one in self.sections:
+            length = "" if cap is None else f"about {max(int(one.share / whole * cap), 1)} tokens"
+            said = filter(None, (one.description, UPDATE_RULES[one.update], length))
+            headings.append(f"{one.name} ({'; '.join(said)})")
         example = self.schema.default_section.name
-        text = SCHEMA_RULES.replace("{example}", example).replace("{headings}", headings)
+        text = SCHEMA_RULES.replace("{example}", example).replace("{headings}", "\n".join(headings))
         return _lines(f"{text}\n{self.text}", self.after)
 
 
@@ -131,18 +132,6 @@ def _batch_rules(schema: SummarySchema | None) -> Rules:
         return Rules(DEFAULT_RULES)
     background = TAKE_OVER if schema.only("replace") else ON_RECORD
     return Rules(f"{background} {DATA}", schema, schema.sections)
-
-
-def _merge_rules(schema: SummarySchema | None, sections: Sequence[SchemaSection]) -> Rules:
-    if schema is None:
-        return Rules(MERGE_RULES)
-    return Rules(f"{ONLY_THESE} {DATA}", schema, sections)
-
-
-def _heading_rule(section: SchemaSection, tokens: int | None) -> str:
-    length = "" if tokens is None else f"about {max(tokens, 1)} tokens"
-    said = (section.description, UPDATE_RULES[section.update], length)
-    return f"{section.name} ({'; '.join(filter(None, said))})"
 
 
 def batch_prompt(
@@ -207,7 +196,8 @@ def merge_prompt(
     """
     secret = nonce(instructions or "", *texts)
     block = "\n".join(wrap_untrusted(SEGMENT_LABEL, text, secret) for text in texts)
-    return _prompt(MERGE, [], block, secret, cap, instructions, _merge_rules(schema, sections))
+    rules = Rules(MERGE_RULES) if schema is None else Rules(f"{ONLY_THESE} {DATA}", schema, sections)
+    return _prompt(MERGE, [], block, secret, cap, instructions, rules)
 
 
 def cached_batch_prompt(

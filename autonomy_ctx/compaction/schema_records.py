@@ -124,16 +124,15 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
 
 
 def _clean_bodies(lines: Mapping[str, Iterable[str]], sections: Iterable[SchemaSection]) -> dict[str, str]:
-    made = {one.name: _clean_body(lines[one.name], one) for one in sections if one.name in lines}
-    return {name: body for name, body in made.items() if body}
-
-
-def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
-    """The text of a section; "none" is kept only if it replaces an earlier text."""
-    body = "\n".join(line.rstrip() for line in lines if line.strip())
-    if not body or body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
-        return body
-    return NOTHING if section.update == "replace" else ""
+    made: dict[str, str] = {}
+    for section in sections:
+        body = "\n".join(line.rstrip() for line in lines.get(section.name, ()) if line.strip())
+        if body and body.strip(_AROUND_NOTHING).casefold() in _NOTHING_WORDS:
+            # It is kept only if it replaces an earlier text.
+            body = NOTHING if section.update == "replace" else ""
+        if body:
+            made[section.name] = body
+    return made
 
 
 def has_headings(text: str, sections: Sequence[SchemaSection]) -> bool:
@@ -301,7 +300,11 @@ class SectionMerge:
             found = [one[section.name] for one in records if section.name in one]
             match section.update:
                 case "replace":
-                    settled[section.name] = _newest_state(found)
+                    # The newest written text and the quotations after it, because these are not complete.
+                    quoted = [all(map(_QUOTED_LINE.fullmatch, text.splitlines())) for text in found]
+                    written = [at for at, is_quoted in enumerate(quoted) if not is_quoted]
+                    newest = found[written[-1] if written else 0 :]
+                    settled[section.name] = [text for text in newest if text != NOTHING] or newest
                 case "append":
                     settled[section.name] = found
                 case "rewrite":
@@ -334,13 +337,6 @@ class SectionMerge:
     def bodies(self) -> dict[str, list[str]]:
         """All sections with their old texts."""
         return {**self.settled, **self.open}
-
-
-def _newest_state(found: Sequence[str]) -> list[str]:
-    """The newest written text and the quotations after it, because quotations are not complete."""
-    written = [at for at, text in enumerate(found) if not all(map(_QUOTED_LINE.fullmatch, text.splitlines()))]
-    newest = list(found[written[-1] if written else 0 :])
-    return [text for text in newest if text != NOTHING] or newest
 
 
 def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
@@ -394,14 +390,10 @@ def _divide_quotation(line: str) -> Iterator[tuple[SectionKind | None, str]]:
     last: SectionKind | None = None
     said = ""
     for sentence in split_prose(found["said"]):
-        kind = _fact_kind(role, sentence)
+        changes = find_facts([(_ANY_POSITION, Message(role, sentence.strip()))], ())
+        kind = changes[0].kind if changes else None
         if said and kind not in (None, last):
             yield last, label + said.strip()
             said = ""
         said, last = said + sentence, kind or last
     yield last or ("action" if role is ChatRole.ASSISTANT else None), label + said.strip()
-
-
-def _fact_kind(role: ChatRole, sentence: str) -> SectionKind | None:
-    changes = find_facts([(_ANY_POSITION, Message(role, sentence.strip()))], ())
-    return changes[0].kind if changes else None

@@ -174,17 +174,6 @@ class ConversationState:
         shown = now if self.displayed is None else self.displayed.shown_at
         return shown + EXPIRY_SHARE * life - now
 
-    def find_digest(self, generation: int, first: int, last: int) -> StoredSegment | None:
-        """The digest of a range, if it is one of the newest."""
-        return next(
-            (one for made, one in self.digests if (made, one.first, one.last) == (generation, first, last)),
-            None,
-        )
-
-    def keep_digest(self, generation: int, digest: StoredSegment) -> None:
-        """Keep a digest beside the one before it: one is shown, one is prepared."""
-        self.digests = (*self.digests[-1:], (generation, digest))
-
 
 async def read_snapshot(
     memory: Memory,
@@ -208,7 +197,8 @@ async def read_snapshot(
             conversation.summary, conversation.log_identity = state, store.identity
         after = state.covered if since is None else min(since, state.covered)
         window = await memory.read_key(key, after=after, limit=limit)
-        if _same_summary(window.head, state.head):
+        head = state.head
+        if (window.head.generation, window.head.revision) == (head.generation, head.revision):
             break
         older, state = state, None
     # Summaries arrive faster than they can be read: use an older one with all messages that it does not
@@ -258,8 +248,12 @@ class SnapshotBounder:
         limits, segments = self._settings.limits, list(state.segments)
         cut = self._cut(snapshot, limits, window_budget(self._settings, state))
         if not snapshot.complete:
-            # In the middle of a group that is larger than all that may be shown.
-            cut = cut or _skip_leading_results(entries, len(entries) - limits.hard)
+            if not cut:
+                # In the middle of a group that is larger than all that may be shown; a result without its
+                # call means nothing.
+                least = range(len(entries) - limits.hard, len(entries))
+                spoken = (at for at in least if entries[at].message.role is not ChatRole.TOOL)
+                cut = next(spoken, least.start)
             missing = (state.covered + 1, entries[cut].position - 1)
             return BoundedView(state, segments, entries[cut:], missing)
         if not cut:
@@ -299,14 +293,14 @@ class SnapshotBounder:
 
     def _digest(self, snapshot: ConversationSnapshot, cut: int) -> StoredSegment:
         first, last = snapshot.state.covered + 1, snapshot.entries[cut - 1].position
-        generation = snapshot.head.generation
-        digest = self._conversation.find_digest(generation, first, last)
-        if digest is None:
-            digest = provisional_segment(
-                _most_telling(snapshot.entries[:cut]), first, self._settings, self._counter
-            )
-            digest = replace(digest, last=last)
-            self._conversation.keep_digest(generation, digest)
+        generation, known = snapshot.head.generation, self._conversation
+        for made, digest in known.digests:
+            if (made, digest.first, digest.last) == (generation, first, last):
+                return digest
+        chosen = _most_telling(snapshot.entries[:cut])
+        digest = replace(provisional_segment(chosen, first, self._settings, self._counter), last=last)
+        # Beside the one before it: one is shown, one is prepared.
+        known.digests = (*known.digests[-1:], (generation, digest))
         return digest
 
 
@@ -351,13 +345,3 @@ def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> 
     if orphaned_results([entry.message for entry in entries]):
         return True
     return bounded_start(entries, covered, limits, None, lambda message: 0) == 0
-
-
-def _skip_leading_results(entries: list[Entry], start: int) -> int:
-    """The first index from `start` on that is not a tool result. A result without its call means nothing."""
-    spoken = (at for at in range(start, len(entries)) if entries[at].message.role is not ChatRole.TOOL)
-    return next(spoken, start)
-
-
-def _same_summary(head: Head, other: Head) -> bool:
-    return head.generation == other.generation and head.revision == other.revision

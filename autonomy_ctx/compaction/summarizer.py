@@ -382,7 +382,11 @@ class Summarizer:
         waiting = self._waiting_for(make_store_key(memory.store, lease.key))
         expires, waiting.expires = waiting.expires, False
         mark = SummaryBatchMark.decode(lease.refused)
-        if mark is not None and (manual is not None or not await self._is_current(memory, lease, mark)):
+        is_current = False
+        if mark is not None and manual is None and self.settings.config.batch:
+            state = await memory.store.summary(lease.key)
+            is_current = mark.is_current(state, self.settings.model_name)
+        if mark is not None and not is_current:
             if not await self._drop_batch(mark) and manual is None:
                 return lease, BATCH_POLL_SECONDS
             lease, mark = replace(lease, refused=""), None
@@ -473,11 +477,6 @@ class Summarizer:
                 error.reason,
                 error.text,
             )
-
-    async def _is_current(self, memory: Memory, lease: Lease, mark: SummaryBatchMark) -> bool:
-        if not self.settings.config.batch:
-            return False
-        return mark.is_current(await memory.store.summary(lease.key), self.settings.model_name)
 
     async def _drop_batch(self, mark: SummaryBatchMark | None, *, is_read: bool = False) -> bool:
         """Cancel a batch and delete its texts at the provider; false if it has to be tried again."""

@@ -17,7 +17,6 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.compaction.snapshot import ConversationSnapshot, ConversationState, DisplayedSummary
 from autonomy_ctx.compaction.view import facts_until, window_budget
-from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.memory.facts import newest_facts
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.messages.fact import Fact
@@ -61,7 +60,10 @@ def choose_snapshot(
     else:
         metrics.add("swaps_put_off")
     last.shown_at, last.newest_segments = now, snapshot.state.segments
-    last.carried_cost += _carrying_cost(older.entries, settings, count)
+    # In one context, of the messages that a summary could replace: all before the last `floor`.
+    tokens = sum(count(entry.message) for entry in older.entries[: -settings.limits.floor])
+    price = settings.price
+    last.carried_cost += tokens * price.cached_input / price.input if price.input else 0.0
     return older
 
 
@@ -191,25 +193,14 @@ def _swap_choice(
     now: float,
 ) -> SwapChoice:
     # New segments are read anew once, now or later; the window after them at every swap.
-    anew = sum(count(entry.message) for entry in snapshot.entries)
+    anew, price = sum(count(entry.message) for entry in snapshot.entries), settings.price
+    premium = max(price.cache_write - price.cached_input, 0.0) / price.input if price.input else 0.0
     return SwapChoice(
         idle_seconds=now - last.shown_at,
         cache_seconds=settings.cache_seconds,
         carried=last.carried_cost,
-        swap_cost=anew * _uncached_premium(settings.price),
+        swap_cost=anew * premium,
         fresh=snapshot.state.segments != last.newest_segments,
         room=settings.limits.hard - len(older.entries),
         batch=settings.limits.batch,
     )
-
-
-def _carrying_cost(entries: Sequence[Entry], settings: CompactionSettings, count: CountMessage) -> float:
-    """The cost in one context of the messages that a summary could replace: all before the last `floor`."""
-    price = settings.price
-    tokens = sum(count(entry.message) for entry in entries[: -settings.limits.floor])
-    return tokens * price.cached_input / price.input if price.input else 0.0
-
-
-def _uncached_premium(price: Price) -> float:
-    """The extra cost of a token that is read anew, not from the cache, as a part of `input`."""
-    return max(price.cache_write - price.cached_input, 0.0) / price.input if price.input else 0.0

@@ -45,9 +45,17 @@ def summary_message(
 
     The text depends on the segments and facts alone, so it stays the same until the next summary.
     """
-    parts = [_summary_part(segment, zone) for segment in segments]
+    parts = [
+        Segment(text=render_segment(one, zone), first=one.first, last=one.last, provisional=one.provisional)
+        for one in segments
+    ]
     if missing is not None:
-        parts.append(_missing_part(*missing))
+        first, last = missing
+        text = (
+            f"[Messages {first} to {last} are not shown yet: their summary is being written. "
+            f"Memory keeps all of them.]\n"
+        )
+        parts.append(Segment(text=text, first=first, last=last, provisional=True))
     if parts:
         parts[0] = replace(parts[0], text=SUMMARY_HEADING + parts[0].text)
     name = name_of("\0".join([*(part.text for part in parts), facts]))
@@ -65,15 +73,12 @@ def name_of(text: str) -> str:
 
 def render_segment(segment: StoredSegment, zone: tzinfo = UTC) -> str:
     """A segment as text for the summary message: `[Messages 1 to 40, 2 to 9 May 2026]` and its text."""
-    days = f", {_days(segment, zone)}" if segment.began and segment.ended else ""
+    days = ""
+    if segment.began and segment.ended:
+        first, last = (datetime.fromtimestamp(at, zone) for at in (segment.began, segment.ended))
+        days = f", {format_days(first, last)}"
     kind = ", provisional digest" if segment.provisional else ""
     return f"[Messages {segment.first} to {segment.last}{days}{kind}]\n{segment.text}\n"
-
-
-def _days(segment: StoredSegment, zone: tzinfo) -> str:
-    return format_days(
-        datetime.fromtimestamp(segment.began, zone), datetime.fromtimestamp(segment.ended, zone)
-    )
 
 
 def render_summary_facts(
@@ -259,23 +264,6 @@ def _newest_entries(entries: list[Entry], tokens: int, newest_user: int, count: 
     if newest_user and all(entry.position != newest_user for entry in kept):
         kept = [entry for entry in entries if entry.position == newest_user] + kept
     return kept
-
-
-def _summary_part(segment: StoredSegment, zone: tzinfo) -> Segment:
-    return Segment(
-        text=render_segment(segment, zone),
-        first=segment.first,
-        last=segment.last,
-        provisional=segment.provisional,
-    )
-
-
-def _missing_part(first: int, last: int) -> Segment:
-    text = (
-        f"[Messages {first} to {last} are not shown yet: their summary is being written. "
-        f"Memory keeps all of them.]\n"
-    )
-    return Segment(text=text, first=first, last=last, provisional=True)
 
 
 def _detach_result(message: Message) -> Message:

@@ -428,7 +428,11 @@ class SegmentWriter:
             )
         except PromptTooLong as error:
             if prompt.context is None:
-                self._learn(error.window)
+                # As large as the error said, or half: it is smaller than thought.
+                window, known = error.window, self.max_batch_tokens
+                if window is None or self._batch_tokens_within(window) >= known:
+                    window = int(1.5 * COUNT_MARGIN * known / 2) + settings.size + PROMPT_OVERHEAD_TOKENS
+                self._learned_window = window
             raise
         except CallFailed as error:
             if own and error.reason == "not allowed":
@@ -439,16 +443,6 @@ class SegmentWriter:
         if own:
             self.breaker.record_success()
         return reply
-
-    def _learn(self, window: int | None) -> None:
-        """Remember that the window is smaller than thought: as large as the error said, or half."""
-        if window is None or self._batch_tokens_within(window) >= self.max_batch_tokens:
-            window = (
-                int(1.5 * COUNT_MARGIN * self.max_batch_tokens / 2)
-                + self.settings.size
-                + PROMPT_OVERHEAD_TOKENS
-            )
-        self._learned_window = window
 
     def _batch_tokens_within(self, window: int) -> int:
         # Half as much again goes to the background.

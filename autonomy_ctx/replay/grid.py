@@ -8,7 +8,14 @@ from itertools import product
 from typing import Any
 
 from autonomy_ctx.agents.tool_search import MIN_TOOL_BUDGET
-from autonomy_ctx.compaction.config import DEFAULT_SIZE, ContextSummaryConfig, choose_limits, resolve_settings
+from autonomy_ctx.compaction.config import (
+    AUTO_CEILING,
+    AUTO_FLOOR,
+    AUTO_SIZE,
+    DEFAULT_SIZE,
+    ContextSummaryConfig,
+    resolve_settings,
+)
 from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
 from autonomy_ctx.validation import check_int
 
@@ -126,8 +133,7 @@ def make_grid(
             settings[ReplaySetting(**numbers, budget=budget, **result)] = None
         except ValueError as error:
             skipped[str(error)] = None
-    usual = choose_limits(None, None)
-    numbers = {"floor": usual.floor, "ceiling": usual.ceiling, "size": usual.size}
+    numbers = {"floor": AUTO_FLOOR, "ceiling": AUTO_CEILING, "size": AUTO_SIZE}
     for result in results if auto else ():
         settings[ReplaySetting(**numbers, auto=True, **result)] = None
     if not settings:
