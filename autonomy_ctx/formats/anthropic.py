@@ -20,7 +20,7 @@ from autonomy_ctx.formats.base import (
     WireRequest,
     tag_signature,
 )
-from autonomy_ctx.formats.blocks import Block, BlockWriter
+from autonomy_ctx.formats.blocks import BlockWriter, JsonObject
 from autonomy_ctx.formats.cache_diagnosis import read_cache_miss
 from autonomy_ctx.formats.compaction import COMPACTION_BETA, find_block, place_block
 from autonomy_ctx.formats.incoming import (
@@ -174,14 +174,14 @@ class AnthropicWriter(BlockWriter):
         # Claude is not told of these until a result refers to them.
         self.deferred = frozenset(map(self._names.wire_name, names))
 
-    def _result_block(self, at: int, message: Message) -> Block:
+    def _result_block(self, message: Message) -> JsonObject:
         """A result; that of a search for tools refers to them, and their definitions follow it."""
-        block = super()._result_block(at, message)
+        block = super()._result_block(message)
         if message.name == FIND_TOOLS and self.deferred:
             lines = dict.fromkeys(line.partition(":")[0] for line in message.text.splitlines())
             names = [name for name in map(self._names.wire_name, lines) if name in self.deferred]
             if names:
-                block.data["content"] = [{"type": "tool_reference", "tool_name": name} for name in names]
+                block["content"] = [{"type": "tool_reference", "tool_name": name} for name in names]
         return block
 
 

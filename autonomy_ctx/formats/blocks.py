@@ -58,18 +58,6 @@ def merge_turns(turns: Iterable[BlockTurn[T]]) -> list[BlockTurn[T]]:
     return joined
 
 
-class Block(NamedTuple):
-    """A block in the words of the Messages API, with the index of its message."""
-
-    at: int
-    data: JsonObject
-
-    @property
-    def kind(self) -> str:
-        """Its type; both kinds of thinking are one."""
-        return str(self.data["type"]).removeprefix("redacted_")
-
-
 class BlockConversation(NamedTuple):
     """A request in blocks: turns that alternate, the user's first, every call answered in the next.
 
@@ -106,21 +94,28 @@ class BlockWriter(RequestWriter):
         messages = drop_refused(messages, self.owner)
         said = self.repair(messages, request_options.answered_call_ids)
         first = next((at for at, one in enumerate(said) if one.role not in INSTRUCTION_ROLES), len(said))
-        system = [text for at, rule in enumerate(said[:first]) for text in self._system_blocks(at, rule)]
-        turns = self._turns(said, first)
-        if not turns or (turns[0].role == "assistant" and turns[0].blocks[0].kind != "compaction"):
-            turns.insert(0, BlockTurn("user", [_text_block(first, self.opening_text())]))
+        system = [self._system_blocks(rule) for rule in said[:first]]
+        made = [self._turn(one) for one in said[first:]]
+        turns = merge_turns(made)
+        for turn in turns:
+            # No turn may end with it.
+            while turn.blocks and _is_thinking(turn.blocks[-1]):
+                turn.blocks.pop()
+                self.repairs.append("thinking that no answer follows: left out")
+        turns = merge_turns(turns)
+        if not turns or (turns[0].role == "assistant" and turns[0].blocks[0]["type"] != "compaction"):
+            turns.insert(0, BlockTurn("user", [_text_block(self.opening_text())]))
         if turns[-1].role == "assistant":
-            turns.append(BlockTurn("user", [_text_block(len(said), self.closing_text())]))
+            turns.append(BlockTurn("user", [_text_block(self.closing_text())]))
         is_long = request_options.cache is not None and request_options.cache.is_long
         _mark_breakpoints(
-            [*system, *(block for turn in turns for block in turn.blocks)],
+            [*system, *(turn.blocks for turn in made)],
             locate_breakpoints(messages, said, request_options.breakpoints),
             LONG_LIFE if is_long else EMPTY,
         )
         return BlockConversation(
-            system=[block.data for block in system],
-            messages=[_encode_turn(turn) for turn in turns],
+            system=[block for blocks in system for block in blocks],
+            messages=[{"role": turn.role, "content": turn.blocks} for turn in turns],
             tools=self._offered_tools(said),
             tools_offered=bool(request_options.tools),
             repairs=tuple(dict.fromkeys(self.repairs)),
@@ -128,90 +123,81 @@ class BlockWriter(RequestWriter):
 
     def write_one(self, message: Message) -> JsonObject:
         """A message by itself, for a request that has the others already."""
-        return _encode_turn(self._turn(0, message))
+        turn = self._turn(message)
+        return {"role": turn.role, "content": turn.blocks}
 
-    def _turn(self, at: int, message: Message) -> BlockTurn[Block]:
+    def _turn(self, message: Message) -> BlockTurn[JsonObject]:
         if message.role is ChatRole.ASSISTANT:
-            return BlockTurn("assistant", self._assistant_blocks(at, message))
+            return BlockTurn("assistant", self._assistant_blocks(message))
         if message.role is ChatRole.TOOL:
-            return BlockTurn("user", [self._result_block(at, message)])
+            return BlockTurn("user", [self._result_block(message)])
         if message.role in INSTRUCTION_ROLES:
-            return BlockTurn("user", self._note_blocks(at, message))
-        said = self._content(at, message)
-        return BlockTurn("user", said or self._text_blocks(at, self.empty_text(message)))
+            return BlockTurn("user", self._note_blocks(message))
+        said = self._content(message)
+        return BlockTurn("user", said or self._text_blocks(self.empty_text(message)))
 
-    def _turns(self, messages: Sequence[Message], first: int) -> list[BlockTurn[Block]]:
-        """The messages from `first` on as turns, neighbours of one side joined."""
-        turns = merge_turns(self._turn(at, one) for at, one in enumerate(messages[first:], start=first))
-        for turn in turns:
-            # No turn may end with it.
-            while turn.blocks and turn.blocks[-1].kind == "thinking":
-                turn.blocks.pop()
-                self.repairs.append("thinking that no answer follows: left out")
-        return merge_turns(turns)
-
-    def _system_blocks(self, at: int, message: Message) -> list[Block]:
+    def _system_blocks(self, message: Message) -> list[JsonObject]:
         """A message of the system at the start: text only."""
-        blocks = [text for part in message.parts for text in self._text_blocks(at, self._part_text(part))]
+        blocks = [text for part in message.parts for text in self._text_blocks(self._part_text(part))]
         return self._note_if_empty(message, blocks)
 
-    def _note_blocks(self, at: int, message: Message) -> list[Block]:
+    def _note_blocks(self, message: Message) -> list[JsonObject]:
         """A message of the system in the middle of the conversation, marked as what it is."""
-        blocks = self._text_blocks(at, system_note(message.text)) if message.text.strip() else []
+        blocks = self._text_blocks(system_note(message.text)) if message.text.strip() else []
         images = [part for part in message.parts if isinstance(part, ImageContent)]
-        return self._note_if_empty(message, blocks + [self._image_block(at, image) for image in images])
+        return self._note_if_empty(message, blocks + [self._image_block(image) for image in images])
 
-    def _result_block(self, at: int, message: Message) -> Block:
+    def _result_block(self, message: Message) -> JsonObject:
         """The result of a call of the message before."""
-        content = self._content(at, message)
-        if message.is_error and any(block.kind in _IMAGE_KINDS for block in content):
+        content = self._content(message)
+        if message.is_error and any(block["type"] in _IMAGE_KINDS for block in content):
             self.repairs.append("an image in the result of a call that failed: replaced by a note")
-            note = _text_block(at, NO_IMAGE)
-            content = [note if block.kind in _IMAGE_KINDS else block for block in content]
-        shown = [block.data for block in content or [_text_block(at, NO_OUTPUT)]]
+            note = _text_block(NO_IMAGE)
+            content = [note if block["type"] in _IMAGE_KINDS else block for block in content]
+        shown = content or [_text_block(NO_OUTPUT)]
         result = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": shown}
-        return Block(at, {**result, "is_error": True} if message.is_error else result)
+        return {**result, "is_error": True} if message.is_error else result
 
-    def _assistant_blocks(self, at: int, message: Message) -> list[Block]:
+    def _assistant_blocks(self, message: Message) -> list[JsonObject]:
         """A message of the assistant: thinking, text and calls, in the order in which the model made them."""
         if placed := read_placed(message):
-            return [Block(at, data) for data in placed]
+            return placed
         prefix = read_prefix(message)
         calls_at = () if prefix is None else prefix.calls_at
         waiting = list(zip_longest(message.tool_calls, calls_at[: len(message.tool_calls)]))
-        blocks: list[Block] = []
+        blocks: list[JsonObject] = []
         for number, part in enumerate(message.parts):
             while waiting and waiting[0][1] is not None and waiting[0][1] <= number:
-                blocks.append(self._call_block(at, waiting.pop(0)[0]))
+                blocks.append(self._call_block(waiting.pop(0)[0]))
             if isinstance(part, ThinkingContent):
-                blocks += self._thinking_blocks(at, part)
+                blocks += self._thinking_blocks(part)
             else:
-                blocks += self._text_blocks(at, self._part_text(part))
-        return self._note_if_empty(message, blocks + [self._call_block(at, call) for call, _ in waiting])
+                blocks += self._text_blocks(self._part_text(part))
+        return self._note_if_empty(message, blocks + [self._call_block(call) for call, _ in waiting])
 
-    def _call_block(self, at: int, call: ToolCall) -> Block:
+    def _call_block(self, call: ToolCall) -> JsonObject:
         name, arguments = self.tool_name(call.name), self.arguments_object(call)
-        return Block(at, {"type": "tool_use", "id": call.id or "", "name": name, "input": arguments})
+        return {"type": "tool_use", "id": call.id or "", "name": name, "input": arguments}
 
-    def _content(self, at: int, message: Message) -> list[Block]:
+    def _content(self, message: Message) -> list[JsonObject]:
         """Content of a user or a tool: text that cannot pass for a note of the system, and images."""
-        blocks: list[Block] = []
+        blocks: list[JsonObject] = []
         for part in message.parts:
             if isinstance(part, ImageContent):
-                blocks.append(self._image_block(at, part))
+                blocks.append(self._image_block(part))
             elif isinstance(part, TextContent):
-                blocks += self._text_blocks(at, neutralize_notes(part.text))
+                blocks += self._text_blocks(neutralize_notes(part.text))
         return blocks
 
-    def _image_block(self, at: int, image: ImageContent) -> Block:
+    def _image_block(self, image: ImageContent) -> JsonObject:
         encoded = encode_image(image, takes_documents=self.takes_documents)
         if encoded is not None and (encoded.data or self.takes_image_urls):
-            return Block(at, _image_data(encoded))
+            return _image_data(encoded)
         kind = "of a kind that" if encoded is None else "given as a URL"
         self.repairs.append(f"an image {kind} cannot be carried: replaced by a note")
         shown = encoded is not None and len(encoded.url) <= _MAX_URL_LENGTH
         note = f"(an image that cannot be shown: {encoded.url})" if encoded and shown else NO_IMAGE
-        return _text_block(at, note)
+        return _text_block(note)
 
     def _part_text(self, part: Part) -> str:
         """A part where only text may be."""
@@ -220,19 +206,19 @@ class BlockWriter(RequestWriter):
             return NO_IMAGE
         return part.text if isinstance(part, TextContent) else ""
 
-    def _thinking_blocks(self, at: int, part: ThinkingContent) -> list[Block]:
+    def _thinking_blocks(self, part: ThinkingContent) -> list[JsonObject]:
         if signature := signature_of(self.owner, part.signature, accept_untagged=True):
-            return [Block(at, {"type": "thinking", "thinking": part.text, "signature": signature})]
+            return [{"type": "thinking", "thinking": part.text, "signature": signature}]
         redacted = signature_of(self.owner, part.redacted, accept_untagged=True)
         if redacted and (not self.redacts_as_bytes or is_base64(redacted)):
-            return [Block(at, {"type": "redacted_thinking", "data": redacted})]
+            return [{"type": "redacted_thinking", "data": redacted}]
         self.repairs.append("thinking that this provider did not sign: left out")
         return []
 
-    def _text_blocks(self, at: int, text: str) -> list[Block]:
-        return [_text_block(at, text)] if text.strip() else []
+    def _text_blocks(self, text: str) -> list[JsonObject]:
+        return [_text_block(text)] if text.strip() else []
 
-    def _note_if_empty(self, message: Message, blocks: list[Block]) -> list[Block]:
+    def _note_if_empty(self, message: Message, blocks: list[JsonObject]) -> list[JsonObject]:
         if not blocks:
             self.note_omission(message)
         return blocks
@@ -254,12 +240,12 @@ class BlockWriter(RequestWriter):
         return [ToolSpec(name, "", {"type": "object"}) for name in names]
 
 
-def _encode_turn(turn: BlockTurn[Block]) -> JsonObject:
-    return {"role": turn.role, "content": [block.data for block in turn.blocks]}
+def _is_thinking(block: JsonObject) -> bool:
+    return block["type"] in ("thinking", "redacted_thinking")
 
 
-def _text_block(at: int, text: str) -> Block:
-    return Block(at, {"type": "text", "text": text})
+def _text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
 
 
 def _image_data(image: EncodedImage) -> JsonObject:
@@ -270,14 +256,16 @@ def _image_data(image: EncodedImage) -> JsonObject:
     return {"type": kind, "source": source}
 
 
-def _mark_breakpoints(blocks: Sequence[Block], places: Sequence[int], mark: Mapping[str, str]) -> None:
-    """Mark the last block of each place; where there is none, the last one before it."""
-    # Thinking cannot carry a mark.
-    able = [block for block in blocks if block.kind != "thinking"]
-    marked: list[Block] = []
+def _mark_breakpoints(
+    written: Sequence[Sequence[JsonObject]], places: Sequence[int], mark: Mapping[str, str]
+) -> None:
+    """Mark the last block of each place among the messages; where there is none, the last one before it."""
+    marked: list[JsonObject] = []
     for place in places:
-        last = next((block for block in reversed(able) if block.at <= place), None)
+        before = (block for blocks in written[place::-1] for block in reversed(blocks))
+        # Thinking cannot carry a mark.
+        last = next((block for block in before if not _is_thinking(block)), None)
         if last is not None and (not marked or last is not marked[-1]):
             marked.append(last)
     for block in marked[-MAX_BREAKPOINTS:]:
-        block.data["cache_control"] = {"type": "ephemeral", **mark}
+        block["cache_control"] = {"type": "ephemeral", **mark}

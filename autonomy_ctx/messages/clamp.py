@@ -97,7 +97,8 @@ def clamp_message(
         counts[message.content] = total - around
     room = tokens - around
     room -= sum(PER_CALL + count(call.name) for call in message.tool_calls)
-    calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
+    texts = [part.text if isinstance(part, TextContent) else IMAGE_NOTE.text for part in parts]
+    calls, spent = _clamp_calls(message.tool_calls, texts, room, count)
     where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
     shown = _clamp_parts(parts, room - spent, count, message, where)
     made = _with_parts(message, shown, calls)
@@ -107,7 +108,10 @@ def clamp_message(
 
 def _with_parts(message: Message, shown: Sequence[Part], calls: tuple[ToolCall, ...]) -> Message:
     if isinstance(message, Summary):
-        return _clamp_summary(message, shown)
+        texts = [part.text for part in shown if isinstance(part, TextContent)]
+        facts = texts.pop() if message.facts else ""
+        segments = [replace(one, text=text) for one, text in zip(message.segments, texts, strict=True)]
+        return replace(message, segments=tuple(segments), facts=facts)
     content = message.content
     if isinstance(content, tuple):
         return replace(message, content=tuple(shown), tool_calls=calls)
@@ -125,10 +129,6 @@ class _TextCounts(dict[str, int]):
     def __missing__(self, text: str) -> int:
         counted = self[text] = self._count(text)
         return counted
-
-
-def _part_texts(parts: Sequence[Part]) -> list[str]:
-    return [part.text if isinstance(part, TextContent) else IMAGE_NOTE.text for part in parts]
 
 
 def _clamp_calls(
@@ -173,13 +173,6 @@ def _clamp_parts(
         else part
         for part in parts
     ]
-
-
-def _clamp_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
-    texts = [part.text for part in shown if isinstance(part, TextContent)]
-    facts = texts.pop() if summary.facts else ""
-    segments = [replace(segment, text=text) for segment, text in zip(summary.segments, texts, strict=True)]
-    return replace(summary, segments=tuple(segments), facts=facts)
 
 
 def _cut_middle(text: str, total: int, tokens: int, count: CountText, marker: Marker) -> str:

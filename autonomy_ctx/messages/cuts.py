@@ -126,7 +126,8 @@ def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) ->
     whole = {heads[index] for index in running}
     for index in staying - running:
         # Its other half would be left alone.
-        if index in calls or (index >= 0 and _makes_calls(items[index])):
+        item = items[index] if index >= 0 else None
+        if index in calls or (isinstance(item, Message) and get_tool_use_ids(item)):
             whole.add(heads[index])
     staying |= running
     groups: dict[int, list[int]] = {}
@@ -134,10 +135,6 @@ def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) ->
         if index not in staying and head not in whole:
             groups.setdefault(head, []).append(index)
     return list(groups.values())
-
-
-def _makes_calls(item: Item) -> bool:
-    return isinstance(item, Message) and bool(get_tool_use_ids(item))
 
 
 def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
@@ -191,7 +191,8 @@ def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
 
 def insert_items(items: Sequence[Item], *new: Item) -> list[Item]:
     """The items with new ones inserted by time: each before the first later item."""
-    return list(merge(items, sorted(new, key=_creation_time), key=_creation_time))
+    by_time = attrgetter("created_at")
+    return list(merge(items, sorted(new, key=by_time), key=by_time))
 
 
 def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
@@ -228,10 +229,6 @@ def _covers(mine: Item, theirs: Item) -> bool:
         return False
     agent = mine.agent if theirs.agent is None else theirs.agent
     return replace(theirs, tool_calls=mine.tool_calls, agent=agent) == mine
-
-
-def _creation_time(item: Item) -> datetime:
-    return item.created_at
 
 
 # -- configuration ------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from functools import lru_cache
 from itertools import groupby
 from typing import Literal, NamedTuple, get_args
 
@@ -117,7 +116,6 @@ def fact_id(number: int) -> str:
     return f"F{number}"
 
 
-@lru_cache(2_048)
 def fact_number(name: str | None) -> int | None:
     """The number in an id; None if it is not a valid id."""
     digits = (name or "")[1:]
@@ -274,11 +272,18 @@ def render_facts(
     replaced = {fact.replaces for fact in chosen.values() if fact.replaces}
     by_id = {fact.id: fact for fact in facts if fact.state != "holds" and fact.id in replaced}
     # What was before is shown where there is room for it.
-    for fact in sorted(chosen.values(), key=_weight):
+    by_weight = sorted(
+        chosen.values(),
+        key=lambda fact: (fact.source != "user", _WEIGHT_ORDER[fact.kind], -_number(fact)),
+    )
+    for fact in by_weight:
         before = by_id.get(fact.replaces) if fact.replaces else None
         if before is None:
             continue
-        line = _render_fact(fact, before, zone)
+        line = lines[fact.id]
+        if fact.kind in ("value", "decision"):
+            until = format_day(fact.created_at.astimezone(zone))
+            line = f"{line}{UNTIL_NOTE}{until}: {before.text})"
         cost = count(line + "\n") - costs[fact.id] if line != lines[fact.id] else 0
         if 0 < cost <= left:
             lines[fact.id] = line
@@ -340,15 +345,3 @@ def _choose(ordered: Sequence[Fact], cost_of: Callable[[Fact], int], room: int) 
             chosen[fact.id] = fact
             left -= cost
     return chosen
-
-
-def _weight(fact: Fact) -> tuple[bool, int, int]:
-    return fact.source != "user", _WEIGHT_ORDER[fact.kind], -_number(fact)
-
-
-def _render_fact(fact: Fact, before: Fact, zone: tzinfo) -> str:
-    line = fact_line(fact)
-    if fact.kind not in ("value", "decision"):
-        return line
-    until = format_day(fact.created_at.astimezone(zone))
-    return f"{line}{UNTIL_NOTE}{until}: {before.text})"

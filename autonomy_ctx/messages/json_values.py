@@ -213,7 +213,13 @@ class JsonEncoder:
             return [self.encode(inner, within) for inner in value]
         if isinstance(value, set | frozenset):
             # Sorted: a set's own order changes from process to process.
-            return sorted((self.encode(inner, within) for inner in value), key=_sort_key)
+            # Numbers by size, all else by its JSON text.
+            return sorted(
+                (self.encode(inner, within) for inner in value),
+                key=lambda one: (
+                    ("", one) if isinstance(one, int | float) else ("x", json.dumps(one, ensure_ascii=False))
+                ),
+            )
         if isinstance(value, Binary):
             return self.encode_binary(value)
         if isinstance(value, datetime | date | time):
@@ -239,13 +245,6 @@ class JsonEncoder:
             return str.__str__(key)
         made = self.encode(key)
         return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
-
-
-def _sort_key(value: Any) -> tuple[str, Any]:
-    """Numbers by size, all else by its JSON text."""
-    if isinstance(value, int | float):
-        return "", value
-    return "x", json.dumps(value, ensure_ascii=False)
 
 
 def encode_json_text(value: Any) -> str:

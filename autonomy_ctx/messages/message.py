@@ -146,12 +146,17 @@ def _parse_part(value: dict[str, Any], path: str) -> Part:
         return TextContent(_require_string(value, "text", path))
     match kind:
         case "image_url":
-            return _parse_image_url(value, path)
+            inner, at = value.get("image_url"), f"{path}.image_url"
+            if isinstance(inner, str):
+                return ImageContent(inner)
+            if not isinstance(inner, dict):
+                raise InvalidMessage(at, "must be a URL or a dict with a `url`")
+            return ImageContent(_require_string(inner, "url", at), _parse_detail(inner, "detail", at))
         case "image":
             return _parse_image(value, path)
         case "thinking":
             text = _require_string(value, "text" if "text" in value else "thinking", path)
-            return ThinkingContent(text, signature=_optional_string(value, "signature", path))
+            return ThinkingContent(text, signature=parse_text(value.get("signature"), f"{path}.signature"))
         case "redacted_thinking":
             return ThinkingContent("", redacted=_require_string(value, "data", path))
         case "text" | "input_text" | "output_text":
@@ -164,18 +169,6 @@ def _parse_part(value: dict[str, Any], path: str) -> Part:
     )
 
 
-def _parse_image_url(value: dict[str, Any], path: str) -> ImageContent:
-    inner = value.get("image_url")
-    if isinstance(inner, str):
-        return ImageContent(inner)
-    if not isinstance(inner, dict):
-        raise InvalidMessage(f"{path}.image_url", "must be a URL or a dict with a `url`")
-    return ImageContent(
-        _require_string(inner, "url", f"{path}.image_url"),
-        _parse_detail(inner, "detail", f"{path}.image_url"),
-    )
-
-
 def _parse_image(value: dict[str, Any], path: str) -> ImageContent:
     source = value.get("source")
     if not isinstance(source, dict):
@@ -183,10 +176,7 @@ def _parse_image(value: dict[str, Any], path: str) -> ImageContent:
             _require_string(value, "image", path), _parse_detail(value, "inference_detail", path)
         )
     if source.get("type") == "base64":
-        media, data = (
-            _require_string(source, "media_type", f"{path}.source"),
-            _require_string(source, "data", f"{path}.source"),
-        )
+        media, data = (_require_string(source, name, f"{path}.source") for name in ("media_type", "data"))
         return ImageContent(f"data:{media};base64,{data}")
     return ImageContent(_require_string(source, "url", f"{path}.source"))
 
@@ -203,17 +193,9 @@ def _part_to_json(part: Part) -> dict[str, Any]:
 
 
 def _require_string(value: dict[str, Any], key: str, path: str) -> str:
-    return _check_string(value.get(key), f"{path}.{key}")
-
-
-def _check_string(value: Any, path: str) -> str:
-    if value is None:
-        raise InvalidMessage(path, "is missing")
-    return check_type(value, str, path)
-
-
-def _optional_string(value: dict[str, Any], key: str, path: str) -> str | None:
-    return None if value.get(key) is None else _require_string(value, key, path)
+    if value.get(key) is None:
+        raise InvalidMessage(f"{path}.{key}", "is missing")
+    return check_type(value[key], str, f"{path}.{key}")
 
 
 def _parse_detail(value: dict[str, Any], key: str, path: str) -> ImageDetail:
@@ -267,7 +249,7 @@ def parse_call(value: Any, path: str) -> ToolCall:
         return value
     check_type(value, dict, path)
     inner = check_type(value.get("function", value), dict, f"{path}.function")
-    name = _check_string(inner.get("name"), f"{path}.name" if inner is value else f"{path}.function.name")
+    name = _require_string(inner, "name", path if inner is value else f"{path}.function")
     call_id, arguments = parse_text(value.get("id"), f"{path}.id"), inner.get("arguments", "")
     if arguments is None:
         arguments = ""

@@ -21,17 +21,12 @@ def forget_texts() -> None:
         clear()
 
 
-def forget_with_texts(clear: Callable[[], None]) -> None:
-    """Have a cache emptied together with the others."""
-    _clears.append(clear)
-
-
 def word_cache(size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """As `lru_cache`, for a function of words or texts: they may be those of a message that was deleted."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         cached: Any = lru_cache(size)(function)
-        forget_with_texts(cached.cache_clear)
+        _clears.append(cached.cache_clear)
         made: Callable[P, T] = cached
         return made
 

@@ -212,9 +212,5 @@ def _render_message(
         f"{who} calls {short_name(call.name)}({shown})"
         for call, shown in zip(message.tool_calls, arguments, strict=True)
     ]
-    return "\n".join(map(_indent_lines, lines))
-
-
-def _indent_lines(text: str) -> str:
     # splitlines() knows every line break there is, also the ones a model or a terminal would show as one.
-    return "\n  ".join(text.splitlines())
+    return "\n".join("\n  ".join(line.splitlines()) for line in lines)

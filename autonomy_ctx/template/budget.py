@@ -7,16 +7,16 @@ always give the same cuts. Linear in the number of messages.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import accumulate, count, groupby, takewhile
 from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
 
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.messages.clamp import MIN_MESSAGE_TOKENS, clamp_message
-from autonomy_ctx.messages.cuts import is_plain, is_summary, newest_user_index, safe_cuts
+from autonomy_ctx.messages.cuts import is_plain, is_summary, newest_user_index, safe_cuts, user_indexes
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import TokenCounter
@@ -159,6 +159,14 @@ def summary_end(content: SectionContent) -> int:
 
 # What a user speaks of next is in these; they stay while they fit.
 LAST_EXCHANGES = 2
+
+
+def _exchanges_start(content: SectionContent, head: int) -> int:
+    """The index at which the last exchanges begin, of those after the summary."""
+    users = user_indexes(content.messages[head:])
+    return head + users[-LAST_EXCHANGES - 1] if len(users) > LAST_EXCHANGES else head
+
+
 # The shortest that a message is cut to that may not be left out.
 MIN_KEPT_MESSAGE_TOKENS = 24
 # A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
@@ -172,7 +180,8 @@ class SectionShrinker:
         self.content, self.reason, self.measure = content, reason, measure
         # Messages are shortened to sizes that follow from the limit alone, so that the same text is made
         # turn by turn.
-        self._sizes = list(_halving_sizes(limit))
+        halves = takewhile(lambda size: size > MIN_MESSAGE_TOKENS, (limit >> by for by in count(1)))
+        self._sizes = [*halves, *([MIN_MESSAGE_TOKENS] if limit >= MIN_MESSAGE_TOKENS else [])]
         self._summary_end = summary_end(content)
         # Those that are shown whenever there is room for anything else.
         self._head = range(self._summary_end)
@@ -181,10 +190,7 @@ class SectionShrinker:
         cuts = [self._summary_end + cut for cut in safe_cuts(content.messages[self._summary_end :])]
         # Nothing is torn apart when all goes: the end is a cut also while a call waits.
         self._cuts = [cut for cut in cuts if cut < end] + [end]
-        says = content.messages[self._summary_end :]
-        users = [self._summary_end + index for index, one in enumerate(says) if one.role is ChatRole.USER]
-        exchanges = users[-LAST_EXCHANGES - 1] if len(users) > LAST_EXCHANGES else self._summary_end
-        self._exchanges_cut = bisect_right(self._cuts, exchanges) - 1
+        self._exchanges_cut = bisect_right(self._cuts, _exchanges_start(content, self._summary_end)) - 1
         # Where the messages begin that are worth more than the summary: with the last exchanges, or without.
         floor = bisect_right(self._cuts, max(end - content.floor, self._summary_end)) - 1
         earliest = max(min(floor, self._exchanges_cut), 0)
@@ -307,7 +313,9 @@ class SectionShrinker:
             return cuts[max(min(first, last), 0)]
         if first == 0:
             return cuts[0]
-        return cuts[self._cut_at_step(first, last, _step_size(room - self._summary_tokens))]
+        # A power of two between an eighth and a quarter of the room.
+        quarter = max((room - self._summary_tokens) // STEP_SHARE, 1)
+        return cuts[self._cut_at_step(first, last, 1 << (quarter.bit_length() - 1))]
 
     def _cut_at_step(self, first: int, last: int, step: int) -> int:
         """The cut at the next step between `first` and `last`; `first` if the end is too near.
@@ -374,22 +382,6 @@ class SectionShrinker:
         shortened = {index: message for index, message in shorter.items() if index in left}
         counts = [costs[index] for index in indexes]
         return FittedSection(self.content, indexes, counts, shortened, self.reason)
-
-
-def _halving_sizes(limit: int) -> Iterator[int]:
-    """Half of a limit, half of that, and so on down to the shortest."""
-    size = limit // 2
-    while size > MIN_MESSAGE_TOKENS:
-        yield size
-        size //= 2
-    if limit >= MIN_MESSAGE_TOKENS:
-        yield MIN_MESSAGE_TOKENS
-
-
-def _step_size(room: int) -> int:
-    """A power of two between an eighth and a quarter of the room."""
-    quarter = max(room // STEP_SHARE, 1)
-    return 1 << (quarter.bit_length() - 1)
 
 
 @dataclass(slots=True)
@@ -460,7 +452,14 @@ def fit_sections(
         last = sorted(giving, key=lambda share: share.has_newest_user)
         give(lambda shrinker, room, _: shrinker.shrink_to_kept(room), last)
     if _total_tokens(shares) > budget.limit:
-        raise _budget_exceeded(shares, budget)
+        raise BudgetExceeded(
+            needed=_total_tokens(shares),
+            budget=budget.limit,
+            sections={share.content.name: share.result.tokens for share in shares if share.result.tokens},
+            max_tokens=budget.max_tokens,
+            tools=budget.tools,
+            reserved=budget.reserve_output,
+        )
     return [share.result for share in shares]
 
 
@@ -468,13 +467,8 @@ def tokens_to_keep(contents: Sequence[SectionContent]) -> int:
     """The tokens of a summary, what is pinned, the last exchanges, and all that is no conversation."""
     total = 0
     for content in contents:
-        head = first = 0
-        if _is_history(content):
-            head = summary_end(content)
-            users = [
-                at for at in range(head, len(content.messages)) if content.messages[at].role is ChatRole.USER
-            ]
-            first = users[-LAST_EXCHANGES - 1] if len(users) > LAST_EXCHANGES else head
+        head = summary_end(content) if _is_history(content) else 0
+        first = _exchanges_start(content, head) if _is_history(content) else 0
         total += sum(content.counts[:head]) + sum(content.counts[first:])
     return total
 
@@ -551,15 +545,3 @@ def _apply_own_limit(share: _SectionShare, measure: Measure) -> None:
 
 def _total_tokens(shares: Sequence[_SectionShare]) -> int:
     return sum(share.result.tokens for share in shares)
-
-
-def _budget_exceeded(shares: Sequence[_SectionShare], budget: BudgetReport) -> BudgetExceeded:
-    needed = {share.content.name: share.result.tokens for share in shares if share.result.tokens}
-    return BudgetExceeded(
-        needed=_total_tokens(shares),
-        budget=budget.limit,
-        sections=needed,
-        max_tokens=budget.max_tokens,
-        tools=budget.tools,
-        reserved=budget.reserve_output,
-    )

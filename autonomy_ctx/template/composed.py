@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import anyio.to_thread
 
@@ -34,11 +34,6 @@ from autonomy_ctx.template.cache_order import choose_breakpoints
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_row import EpochState
 from autonomy_ctx.validation import check_int
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +104,6 @@ class SectionReport:
         return [index for first, count in runs for index in range(first, first + count)]
 
 
-def _place(values: Sequence[T], report: SectionReport, context: list[T]) -> None:
-    """Put one value for each message of a section where the message stands in the context."""
-    done = 0
-    for first, count in report.runs or ((report.start, report.messages),):
-        context[first : first + count] = values[done : done + count]
-        done += count
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where one message of a context came from."""
@@ -144,26 +131,6 @@ class WindowBounds(NamedTuple):
 
 class ComposedContext:
     """The messages for one turn of one conversation, section by section."""
-
-    __slots__ = (
-        "_counts",
-        "_messages",
-        "bounds",
-        "budget",
-        "cache_miss",
-        "calibration",
-        "conversation",
-        "definitions",
-        "model",
-        "params",
-        "scope",
-        "sections",
-        "shared",
-        "state",
-        "thinking",
-        "tokens",
-        "usage",
-    )
 
     def __init__(
         self,
@@ -292,7 +259,8 @@ class ComposedContext:
         """For each message its position in the log, if it has one."""
         found: list[int | None] = [None] * len(self._messages)
         for section in self.sections:
-            _place(section.positions, section, found)
+            for index, position in zip(section.indexes, section.positions, strict=True):
+                found[index] = position
         return found
 
     @property
@@ -312,7 +280,8 @@ class ComposedContext:
         """The cache breakpoints: at most 4 indexes of messages, in order."""
         kinds: list[SectionKind] = ["volatile"] * len(self._messages)
         for section in self.sections:
-            _place([section.kind] * section.messages, section, kinds)
+            for index in section.indexes:
+                kinds[index] = section.kind
         shared = 0 if self.shared is None else self.shared.messages
         goes_on = bool(self.state.composer or self.state.additions)
         return choose_breakpoints(self._messages, kinds, shared, goes_on=goes_on)
@@ -470,7 +439,8 @@ async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]
     if unsure:
         stored |= await _read_stored(unsure, composed.scope, composed.conversation, memory)
     written = partial(_encode_context, composed, positions, stored)
-    return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
+    is_large = len(composed) > LARGE_MESSAGES or composed.tokens > LARGE_TOKENS
+    return await anyio.to_thread.run_sync(written) if is_large else written()
 
 
 async def from_record(
@@ -528,10 +498,6 @@ def decode_definitions(form: Mapping[str, Any]) -> tuple[Definitions, ...] | Non
     return (Definitions(name="tools", items=(), tokens=form["budget"]["tools"]),)
 
 
-def _is_large(composed: ComposedContext) -> bool:
-    return len(composed) > LARGE_MESSAGES or composed.tokens > LARGE_TOKENS
-
-
 def _encode_context(
     composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message | None]
 ) -> dict[str, Any]:
@@ -549,26 +515,32 @@ def _encode_context(
         "counts": composed.counts,
         "sections": list(map(_encode_section, composed.sections)),
         "calibration": composed.calibration,
-        "definitions": list(map(encode_fields, composed.definitions or ())),
-        "budget": None if composed.budget is None else encode_fields(composed.budget),
-        "shared": None if composed.shared is None else encode_fields(composed.shared),
+        "definitions": list(map(_encode, composed.definitions or ())),
+        "budget": _encode(composed.budget),
+        "shared": _encode(composed.shared),
         "epoch": composed.epoch,
         "end_reason": composed.end_reason,
         "head": composed.state.head_length,
         "model": composed.model,
-        "usage": None if composed.usage is None else encode_fields(composed.usage),
+        "usage": _encode(composed.usage),
         "bounds": composed.bounds,
     }
     if composed.cache_miss is not None:
-        form["cache_miss"] = encode_fields(composed.cache_miss)
+        form["cache_miss"] = _encode(composed.cache_miss)
     if composed.thinking != NO_THINKING:
-        form["thinking"] = encode_fields(composed.thinking)
+        form["thinking"] = _encode(composed.thinking)
     return form
 
 
-def encode_fields(value: DataclassInstance) -> dict[str, Any]:
-    """The fields of a dataclass by name, which `asdict` would copy one by one."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+def _encode(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass by name, which `asdict` would copy one by one; None as it is."""
+    return None if value is None else {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def _encode_section(section: SectionReport) -> dict[str, Any]:
+    refs = [(one.conversation, one.position, one.agent, one.generation) for one in section.refs]
+    lists = {"omitted": list(map(_encode, section.omitted)), "cut": list(map(_encode, section.cut))}
+    return {**(_encode(section) or {}), **lists, "refs": refs}
 
 
 def _fingerprint(messages: Iterable[Message]) -> str:
@@ -584,14 +556,6 @@ async def _read_stored(
         window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
         found |= {entry.position: entry.message for entry in window.entries}
     return found
-
-
-def _encode_section(section: SectionReport) -> dict[str, Any]:
-    form = encode_fields(section)
-    form["omitted"] = list(map(encode_fields, section.omitted))
-    form["cut"] = list(map(encode_fields, section.cut))
-    form["refs"] = [(one.conversation, one.position, one.agent, one.generation) for one in section.refs]
-    return form
 
 
 def decode_section(form: Mapping[str, Any]) -> SectionReport:

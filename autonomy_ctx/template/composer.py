@@ -329,7 +329,10 @@ class Composer:
             for options, result in zip(self.options, self.results, strict=True)
         ]
         shown = await self._fit(contents)
-        slices = self._arrange(shown)
+        if self.arrange == "cache":
+            slices = arrange_for_cache(self.options, [one.messages for one in shown])
+        else:
+            slices = [SectionSlice(index, 0, len(own.indexes)) for index, own in enumerate(shown)]
         made = GrowingContext(self.options, self.measure)
         for index, first, last in slices:
             own = shown[index]
@@ -401,12 +404,6 @@ class Composer:
         if sum(len(one.messages) for one in contents) > LARGE_MESSAGES or tokens > LARGE_TOKENS:
             return await anyio.to_thread.run_sync(fit)
         return fit()
-
-    def _arrange(self, shown: Sequence[FittedSection]) -> list[SectionSlice]:
-        """Which messages of which section come one after the other."""
-        if self.arrange == "cache":
-            return arrange_for_cache(self.options, [one.messages for one in shown])
-        return [SectionSlice(index, 0, len(own.indexes)) for index, own in enumerate(shown)]
 
     # -- both -----------------------------------------------------------------------------------
 

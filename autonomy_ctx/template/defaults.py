@@ -22,6 +22,7 @@ from autonomy_ctx.template.template import ContextTemplate
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
+    from autonomy_ctx.sections.profile import ProfileSection
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
 # Of the model's context window: what is left is for instructions, tools and the answer.
@@ -55,12 +56,28 @@ def create_default_template(
     With `context_summary`, the older part of the history is summarized in the background. The summaries are
     written by the model that it names, or else by `model`, which reads the context.
     """
-    config = None
-    if context_summary is not None and context_summary is not False:
-        # Imported here and below: compaction is for those who ask for summaries.
+    clearing: dict[str, Any] = {
+        "clear_results_after": clear_results_after,
+        "clear_images_after": clear_images_after,
+    }
+    history: ConversationHistorySection | SummarizedHistorySection
+    profile: list[ProfileSection] = []
+    if context_summary is None or context_summary is False:
+        history = ConversationHistorySection(reader=model, **clearing)
+    else:
+        # Imported here: compaction is for those who ask for summaries.
         from autonomy_ctx.compaction.config import read_config
+        from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
         config = read_config(context_summary, model=model)
+        assert config is not None, "summaries were asked for"
+        given = {name: value for name, value in clearing.items() if getattr(config, name) is None}
+        config = replace(_with_hard_limit(config, model), **given)
+        history = SummarizedHistorySection.of(config, reader=model, background=background)
+        if config.profile:
+            from autonomy_ctx.sections.profile import ProfileSection
+
+            profile = [ProfileSection(timezone=config.timezone)]
     return ContextTemplate(
         [
             SystemInstructionsSection(instructions),
@@ -75,14 +92,8 @@ def create_default_template(
                 builtin_tools=builtin_tools,
             ),
             *([ToolCatalogSection()] if tool_catalog else []),
-            *_profile_sections(config),
-            _history_section(
-                config,
-                model,
-                background,
-                clear_results_after=clear_results_after,
-                clear_images_after=clear_images_after,
-            ),
+            *profile,
+            history,
             *([ToolInstructionsSection(tools)] if tools_with_instructions(tools) else []),
         ],
         max_tokens=max_tokens,
@@ -90,27 +101,6 @@ def create_default_template(
         model=model,
         arrange=arrange,
     )
-
-
-def _profile_sections(config: ContextSummaryConfig | None) -> list[Any]:
-    """The profile section, if profiles are learned."""
-    if config is None or not config.profile:
-        return []
-    from autonomy_ctx.sections.profile import ProfileSection
-
-    return [ProfileSection(timezone=config.timezone)]
-
-
-def _history_section(
-    config: ContextSummaryConfig | None, model: Any, background: Background | None, **clearing: Any
-) -> ConversationHistorySection | SummarizedHistorySection:
-    if config is None:
-        return ConversationHistorySection(reader=model, **clearing)
-    from autonomy_ctx.sections.summarized import SummarizedHistorySection
-
-    given = {name: value for name, value in clearing.items() if getattr(config, name) is None}
-    config = replace(_with_hard_limit(config, model), **given)
-    return SummarizedHistorySection.of(config, reader=model, background=background)
 
 
 def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:

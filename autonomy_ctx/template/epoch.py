@@ -161,12 +161,14 @@ def continue_epoch(
             if addition is not None:
                 (log if new.is_log else inserts).append(addition)
             if old.added or new.added:
-                beside = _continue_added(old, new)
-                if beside is None:
+                # Facts and pins that were added since, unless one is gone.
+                names = {one.name for one in old.added}
+                beside = tuple(one for one in new.added if one.name not in names)
+                if len(new.added) - len(beside) < len(names):
                     return EndReason.EDIT
-                new = new._replace(added=old.added + beside)
                 if beside:
                     inserts.append(Addition.of_texts(index, beside))
+                new = new._replace(added=old.added + beside)
             said.append(new)
     return Continuation([*log, *inserts], tuple(said))
 
@@ -189,13 +191,6 @@ def _continue_section(
     return Addition(index, (write_change(old, new),), (None,))
 
 
-def _continue_added(old: SectionText, new: SectionText) -> tuple[AddedText, ...] | None:
-    """The facts and pins that were added since; None if one is gone."""
-    known = {one.name for one in old.added}
-    fresh = tuple(one for one in new.added if one.name not in known)
-    return None if len(new.added) - len(fresh) < len(known) else fresh
-
-
 class ChangeWriter(NamedTuple):
     """Writes the message that says what a section says now, after what it said before."""
 
@@ -205,7 +200,8 @@ class ChangeWriter(NamedTuple):
 
     def __call__(self, old: SectionText, new: SectionText) -> Message:
         said = (*old.messages, *new.messages)
-        is_rule = self.may_instruct and all(one.role is ChatRole.SYSTEM and _is_text(one) for one in said)
+        is_text = all(isinstance(part, TextContent) for one in said for part in one.parts)
+        is_rule = self.may_instruct and is_text and all(one.role is ChatRole.SYSTEM for one in said)
         text = _change_text(new.name, _text_of(old.messages), _text_of(new.messages), self.count_text)
         # From a dict: it has no id or time of its own, so the same text gives the same bytes.
         return wire.from_dict({"role": "system" if is_rule else "user", "content": text})
@@ -234,10 +230,6 @@ def _shared_length(before: Sequence[Message], now: Sequence[Message]) -> int:
 def _lines(text: SectionText) -> set[str]:
     """The lines of a section, without those that only frame a quoted text."""
     return {line for line in _text_of(text.messages).splitlines() if not _FRAME.fullmatch(line)}
-
-
-def _is_text(message: Message) -> bool:
-    return isinstance(message.content, str) or all(isinstance(part, TextContent) for part in message.parts)
 
 
 def _text_of(messages: Sequence[Message]) -> str:

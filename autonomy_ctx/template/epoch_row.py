@@ -154,24 +154,8 @@ class EpochState:
 
 def encode_row(row: EpochRow) -> str:
     """The body of a row's record."""
-    form = {
-        "number": row.number,
-        "length": row.length,
-        "digest": row.digest,
-        "head": row.head,
-        "known": [[section, *text] for section, text in row.known.items()],
-        "tools": row.tools,
-        "calibration": row.calibration,
-        "turn": row.turn,
-        "began": row.began,
-        "covered": row.covered,
-        "parts": row.parts,
-        "beginning": row.beginning,
-        "marks": row.marks,
-        "ended": row.ended,
-        "cache_key": row.cache_key,
-    }
-    return _write_json(form)
+    form = {name: value for name, value in row._asdict().items() if name not in ("name", "body")}
+    return _write_json(form | {"known": [[section, *text] for section, text in row.known.items()]})
 
 
 def decode_row(name: str, body: str) -> EpochRow | None:

@@ -18,7 +18,7 @@ from autonomy_ctx.memory.store import Key, MessageRef, Record, RecordDraft, make
 from autonomy_ctx.memory.summary_blocks import StoredBlock, put_blocks, read_blocks
 from autonomy_ctx.messages.message import ChatRole
 from autonomy_ctx.template.composed import ComposedContext
-from autonomy_ctx.template.epoch import EndReason, SectionText
+from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_row import (
     EpochPart,
     EpochRow,
@@ -119,20 +119,16 @@ def draft_epoch(composed: ComposedContext, generation: int) -> list[RecordDraft]
             began=state.began,
             beginning=state.beginning,
         )
-        row = row._replace(name=_row_name(state.composer, row, state.said))
+        # One for each beginning: agents that take turns in one conversation go on from their own.
+        stable = [text.digest for section, text in row.known.items() if not state.said[section].is_log]
+        beginning = sha256("\0".join([*stable, row.tools]).encode()).hexdigest()[:16]
+        row = row._replace(name=f"{state.composer}:{beginning}")
         keep_number(row)
     row = row._replace(cache_key=state.cache_key)
     state.row = row = row._replace(body=encode_row(row))
     expected = next((one.body for one in state.rows if one.name == row.name), "")
     options: dict[str, Any] = {"keep": MAX_ROWS, "generation": generation, "expected": expected}
     return [_draft_row(row, parts, first=before, refs=composed.refs, **options), *drafts]
-
-
-def _row_name(composer: str, row: EpochRow, said: Sequence[SectionText]) -> str:
-    """One row for each beginning: agents that take turns in one conversation go on from their own."""
-    stable = [text.digest for section, text in row.known.items() if not said[section].is_log]
-    head = "\0".join([*stable, row.tools])
-    return f"{composer}:{sha256(head.encode()).hexdigest()[:16]}"
 
 
 def composer_name(agent: str, sections: Sequence[str]) -> str:

@@ -110,10 +110,16 @@ class _KeptPart(NamedTuple):
         if section is None or summary is None or len(parts) != row.parts or len(base) != row.length:
             return None
         positions, messages = base.positions(), base.messages
-        cut = _find_cut(positions, summary.covers_to)
+        if summary.covers_to + 1 in positions:
+            cut = positions.index(summary.covers_to + 1)
+        elif max((one for one in positions if one is not None), default=0) == summary.covers_to:
+            # It ends with the reply to the context itself.
+            cut = len(positions)
+        else:
+            return None
         head = _leading_runs(messages, row.head)
         first = sum(run.length for run in head)
-        if cut is None or cut < sum(run.length for run in row.head):
+        if cut < sum(run.length for run in row.head):
             return None
         if any(run.section == section for run in head):
             return None
@@ -200,14 +206,6 @@ def _summary_of(text: SectionText) -> Summary | None:
     """The summary that a history begins with, if a provider wrote it."""
     first = text.messages[0] if text.messages else None
     return first if isinstance(first, Summary) and first.block is not None else None
-
-
-def _find_cut(positions: Sequence[int | None], last: int) -> int | None:
-    """The index of the message after a position; the end, if that is the reply to the context itself."""
-    if last + 1 in positions:
-        return positions.index(last + 1)
-    newest = max((one for one in positions if one is not None), default=0)
-    return len(positions) if newest == last else None
 
 
 def _leading_runs(messages: Sequence[Message], head: Sequence[HeadRun]) -> tuple[HeadRun, ...]:

@@ -94,7 +94,9 @@ def read_section_options(section: Any) -> SectionOptions:
     least = 0 if given is None else check_int("min_tokens", given, least=0, where=where)
     if most is not None and least > most:
         raise ValueError(f"{where}: min_tokens ({least}) is more than max_tokens ({most})")
-    method = _contribution_method(section)
+    method, priority = _contribution_method(section), getattr(section, "priority", None)
+    if priority is None:
+        priority = REQUIRED_PRIORITY if required else DEFAULT_PRIORITY
     return SectionOptions(
         section=section,
         required=required,
@@ -107,7 +109,7 @@ def read_section_options(section: Any) -> SectionOptions:
         get_contribution=getattr(section, method),
         max_tokens=most,
         min_tokens=least,
-        priority=_read_priority(section, required, where),
+        priority=float(check_number("priority", priority, where=where)),
         observer=section if isinstance(section, ComposeObserver) else None,
         delivery=section if isinstance(section, DeliverySection) else None,
         summarizing=section if isinstance(section, SummarizingSection) else None,
@@ -119,13 +121,6 @@ def read_section_options(section: Any) -> SectionOptions:
 def is_enabled(section: Any) -> bool:
     """Tell whether a section is enabled; a section without `enabled` always is."""
     return bool(getattr(section, "enabled", True))
-
-
-def _read_priority(section: Any, required: bool, where: str) -> float:
-    priority: Any = getattr(section, "priority", None)
-    if priority is None:
-        return REQUIRED_PRIORITY if required else DEFAULT_PRIORITY
-    return float(check_number("priority", priority, where=where))
 
 
 def _contribution_method(section: Any) -> str:

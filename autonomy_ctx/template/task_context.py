@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
@@ -100,7 +100,7 @@ def event_message(event: Any) -> Message | None:
     elif isinstance(action, str) and action in _DELEGATIONS:
         text = _delegation_text(event)
     elif action == EXECUTE_ACTION:
-        role, text = ChatRole.USER, _text(parameters, "content") or _text(parameters, "subtask")
+        role, text = ChatRole.USER, _request_text(parameters)
     elif action == DIRECT_ACTION:
         mail = direct_message(event)
         return None if mail is None else as_message(mail)
@@ -162,8 +162,7 @@ def task_text(task: Any) -> str:
     if message is not None:
         return message.text
     parameters = _parameters(task)
-    text = _text(parameters, "content") or _text(parameters, "subtask")
-    if text:
+    if text := _request_text(parameters):
         return text
     if all(value is None or value == "" for value in parameters.values()):
         raise InvalidMessage("parameters", "of the current task are empty; give it a `content`")
@@ -213,15 +212,12 @@ def _text(parameters: Mapping[str, Any], name: str) -> str | None:
     return value if value is None or isinstance(value, str) else _json(value)
 
 
+def _request_text(parameters: Mapping[str, Any]) -> str | None:
+    return _text(parameters, "content") or _text(parameters, "subtask")
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-class EventSource(Protocol):
-    """Where events come from."""
-
-    def events(self, session_id: str | None) -> Iterable[Any] | Awaitable[Iterable[Any]]:
-        """The events of a session, at least the newest; plain or async."""
 
 
 class EventBus:
@@ -295,12 +291,13 @@ class MemoryContextSource:
 class EventBusContextSource:
     """The newest events of a task's session, in order of time, and the direct messages among them.
 
+    `event_bus` has `events(session_id)`, plain or async, which gives those of a session, at least the newest.
     Direct messages are those to `agent`; unless given, to the task's `target_agent`.
     """
 
     def __init__(
         self,
-        event_bus: EventSource,
+        event_bus: Any,
         *,
         agent: str | None = None,
         limit: int = 50,

@@ -119,11 +119,12 @@ class ContextTemplate(AsyncResource):
 
     def plan(self, composed: ComposedContext | None = None) -> list[PlannedSection]:
         """The enabled sections, as `lint` and the order for a cache see them."""
+        reports = {} if composed is None else {one.name: one for one in reversed(composed.sections)}
         return [
             PlannedSection(
                 name=options.name,
                 kind=options.kind,
-                tokens=_composed_tokens(options.name, composed),
+                tokens=reports[options.name].tokens if options.name in reports else None,
                 is_latest=options.keep == "latest",
                 max_messages=getattr(options.section, "max_messages", None),
             )
@@ -245,11 +246,6 @@ def _check_context(name: str, given: Any) -> None:
         raise TypeError(
             f"{name} is {type(given).__name__}; it must be a context that `compose` gave, or None"
         )
-
-
-def _composed_tokens(name: str, composed: ComposedContext | None) -> int | None:
-    report = None if composed is None else composed.section(name)
-    return None if report is None else report.tokens
 
 
 def _check_max_tokens(value: Any, model: Any) -> None:
