@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _TOO_LARGE = 413
@@ -24,77 +26,11 @@ MIN_WINDOW = 512
 # How far a count of ours may be below the server's.
 _COUNT_MARGIN = 1.25
 
-# What servers begin an error with, before its sentence.
-_PREFIX = re.compile(
-    r"(?:(?:[\w.]{1,80}(?:Error|Exception)|the model returned the following errors|input validation error"
-    r"|your input exceeds the context window)\s*[:-]\s*){0,4}",
-    re.IGNORECASE,
-)
-# Sentences of servers with the window in them. An error may quote the request, so the words of a client may
-# stand anywhere in it, but not at its beginning.
-_SENTENCES = tuple(
-    re.compile(sentence, re.IGNORECASE)
-    for sentence in (
-        # OpenAI, vLLM, DeepSeek, OpenRouter and most others
-        r"(?:this (?:model|endpoint)'s |the )?"
-        r"maximum context (?:length|window|size) (?:is|of) (?:only )?([\d,]+)",
-        r"'max_tokens' or 'max_completion_tokens' is too large: \d+\. "
-        r"this model's maximum context length is ([\d,]+)",
-        # vLLM, before it looks at the request in detail
-        r"the (?:\w+ )?prompt \(length \d+\) is longer than the maximum model length of ([\d,]+)",
-        # Gemini
-        r"the input token count(?: \([\d,]+\))? "
-        r"exceeds the maximum number of tokens allowed \(([\d,]+)\)",
-        # llama.cpp
-        r"(?:the )?request(?: \([\d,]+ tokens\))? exceeds the available context size \(([\d,]+) tokens\)",
-        # LM Studio
-        r"trying to keep the first \d+ tokens when context the overflows\. however, the model is "
-        r"loaded with context length of only ([\d,]+)",
-        # Mistral
-        r"prompt contains \d+ tokens(?: and \d+ draft tokens)?,? "
-        r"too large for model with ([\d,]+) maximum context length",
-        # Text Generation Inference, Together
-        r"`?inputs`? tokens \+ `?max_new_tokens`? must be <= ([\d,]+)",
-        # Anthropic, also on Bedrock
-        r"prompt is too long:\s*[\d,]+ tokens > ([\d,]+) maximum",
-        r"input length and `max_tokens` exceed context limit:\s*[\d,]+ \+ [\d,]+ > ([\d,]+)",
-        # Other models on Bedrock
-        r"too many input tokens\.\s*max input tokens: ([\d,]+)",
-    )
-)
-# The same in one word, in a field of its own.
-_CODES = re.compile(
-    r"(?:model_)?context_(?:length|window)_exceeded|exceed_context_size_error|request_too_large",
-    re.IGNORECASE,
-)
-# Any wording of it, wherever it stands.
-_WORDINGS = tuple(
-    re.compile(wording, re.IGNORECASE)
-    for wording in (
-        r"maximum context (?:length|window|size)",
-        r"context[ _](?:length|window|limit|size)[ _](?:was |is |has been )?(?:exceeded|overflow)",
-        r"longer than the maximum model length of",
-        r"input token count(?: \([\d,]+\))? exceeds the maximum number of tokens allowed",
-        r"exceeds the available context size",
-        r"exceed_context_size_error",
-        r"loaded with context length of only",
-        r"too large for model with [\d,]+ maximum context length",
-        r"`?inputs`? tokens \+ `?max_new_tokens`? must be <=",
-        r"prompt is too long",
-        # OpenAI Responses, too
-        r"exceeds? (?:the |this |its )?(?:model's )?context (?:limit|window|length|size)",
-        r"request_too_large",
-        r"too many input tokens",
-        r"input (?:is |was )?too long",
-        r"input tokens exceed",
-        r"too many total text bytes",
-        # In characters, and only for whole prompts: short fields have such a limit, too.
-        r"expected maxLength: \d{5,}",
-        # Clients in words of their own
-        r"too many tokens in (?:the |your )?(?:prompt|request|input|context)",
-        r"context overflow",
-    )
-)
+# The wordings of servers are data, with who says them.
+_DATA = tomllib.loads(Path(__file__).with_name("overflow.toml").read_text("utf-8"))
+_PREFIX, _CODES = (re.compile(_DATA[name], re.IGNORECASE) for name in ("prefix", "codes"))
+_SENTENCES = [re.compile(one, re.IGNORECASE) for some in _DATA["sentences"].values() for one in some]
+_WORDINGS = [re.compile(one, re.IGNORECASE) for one in _DATA["wordings"]]
 _FIELDS = ("message", "Message", "type", "__type", "code", "Code", "error", "detail")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _CLASS_NAME = re.compile(r"overflow|context\w{0,80}exceeded", re.IGNORECASE)
