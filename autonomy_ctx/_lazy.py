@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
@@ -17,13 +17,24 @@ def warn_of_former_name(old: str, new: str, *, stacklevel: int = 2) -> None:
     warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 1)
 
 
-def lazy_names(
-    module: str, modules: Mapping[str, str], moved: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a module whose names are defined in other modules.
+def modules_by_name(names: Mapping[str, str]) -> dict[str, str]:
+    """The module of each name; `names` are those of each module, with spaces between them."""
+    return {name: home for home, own in names.items() for name in own.split()}
 
+
+def lazy_names(
+    module: str,
+    names: Mapping[str, str],
+    moved: Mapping[str, str] = MappingProxyType({}),
+    *,
+    at_once: Sequence[str] = (),
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a module whose names are defined in other modules.
+
+    `names` are those of each of these modules, with spaces between them; `at_once` are imported already.
     `moved` has names that are public elsewhere now, as `module` or `module:name`; here they give a warning.
     """
+    modules = modules_by_name(names)
 
     def get_name(name: str) -> object:
         if name in moved:
@@ -40,7 +51,9 @@ def lazy_names(
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[module]), *modules})
 
-    return get_name, list_names
+    # Constants first, as the linter has it.
+    public = sorted([*modules, *at_once], key=lambda name: (not name.isupper(), name))
+    return get_name, list_names, public
 
 
 def former_method(old: str, new: str) -> Any:

@@ -18,12 +18,12 @@ import pytest
 from public_names import MODULES, PUBLIC, ROOT, SUBMODULES, get, names
 
 import autonomy_ctx
-from autonomy_ctx._lazy import lazy_names
+from autonomy_ctx._lazy import lazy_names, modules_by_name
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.stores import Draft, Key, TurnStart
 
 FOLDER = Path(__file__).parent.parent
-LAZY = [door for door in MODULES if hasattr(importlib.import_module(door), "_MODULES")]
+LAZY = [door for door in MODULES if hasattr(importlib.import_module(door), "_NAMES")]
 # What doors import at once: their modules `tool` and `http` have the names of functions.
 AT_ONCE = {"autonomy_ctx.tools": {"Tool", "ToolRegistry", "tool"}, "autonomy_ctx.server": {"http"}}
 # Each name that one of the documents this library grew from imports from the root of its package.
@@ -60,6 +60,8 @@ def imports_for_types(door: str) -> dict[str, str]:
     assert ast.unparse(block.test) == "TYPE_CHECKING"
     found = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     assert len(found) == len(block.body)
+    # Under the same name, which is how a type checker is told that it is public.
+    assert all(alias.asname == alias.name for node in found for alias in node.names)
     return {alias.name: str(node.module) for node in found for alias in node.names}
 
 
@@ -72,8 +74,9 @@ def test_names_are_sorted_and_listed_once() -> None:
 @pytest.mark.parametrize("door", LAZY)
 def test_the_lazy_table_the_imports_for_type_checkers_and_the_list_agree(door: str) -> None:
     module = importlib.import_module(door)
-    assert imports_for_types(door) == module._MODULES
-    assert set(module.__all__) == set(module._MODULES) | AT_ONCE.get(door, set())
+    modules = modules_by_name(module._NAMES)
+    assert imports_for_types(door) == modules
+    assert set(module.__all__) == set(modules) | AT_ONCE.get(door, set())
     assert set(module.__all__) <= set(dir(module))
 
 
@@ -146,7 +149,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 def test_a_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     door = ModuleType("a_door")
     monkeypatch.setitem(sys.modules, "a_door", door)
-    get_name, list_names = lazy_names("a_door", {"Path": "pathlib"})
+    get_name, list_names, _ = lazy_names("a_door", {"pathlib": "Path"})
     assert "Path" in list_names()
     assert "Path" not in vars(door)
     assert get_name("Path") is Path

@@ -4,43 +4,25 @@ from typing import TYPE_CHECKING
 
 from autonomy_ctx._lazy import lazy_names
 
-_MODULES = {
-    "Embedder": "autonomy_ctx.embedders",
-    "FusedKnowledge": "autonomy_ctx.knowledge.fused",
-    "HttpEmbedder": "autonomy_ctx.knowledge.embedders",
-    "InProcessVectorStore": "autonomy_ctx.knowledge.vector",
-    "Knowledge": "autonomy_ctx.knowledge.knowledge",
-    "Passage": "autonomy_ctx.knowledge.knowledge",
-    "TextKnowledge": "autonomy_ctx.knowledge.text",
-    "VectorHit": "autonomy_ctx.knowledge.vector",
-    "VectorKnowledgeBase": "autonomy_ctx.knowledge.vector",
-    "VectorStore": "autonomy_ctx.knowledge.vector",
+_NAMES = {
+    "autonomy_ctx.embedders": "Embedder",
+    "autonomy_ctx.knowledge.embedders": "HttpEmbedder",
+    "autonomy_ctx.knowledge.fused": "FusedKnowledge",
+    "autonomy_ctx.knowledge.knowledge": "Knowledge Passage",
+    "autonomy_ctx.knowledge.text": "TextKnowledge",
+    "autonomy_ctx.knowledge.vector": "InProcessVectorStore VectorHit VectorKnowledgeBase VectorStore",
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.embedders import Embedder
-    from autonomy_ctx.knowledge.embedders import HttpEmbedder
-    from autonomy_ctx.knowledge.fused import FusedKnowledge
-    from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
-    from autonomy_ctx.knowledge.text import TextKnowledge
-    from autonomy_ctx.knowledge.vector import (
-        InProcessVectorStore,
-        VectorHit,
-        VectorKnowledgeBase,
-        VectorStore,
-    )
+    from autonomy_ctx.embedders import Embedder as Embedder
+    from autonomy_ctx.knowledge.embedders import HttpEmbedder as HttpEmbedder
+    from autonomy_ctx.knowledge.fused import FusedKnowledge as FusedKnowledge
+    from autonomy_ctx.knowledge.knowledge import Knowledge as Knowledge
+    from autonomy_ctx.knowledge.knowledge import Passage as Passage
+    from autonomy_ctx.knowledge.text import TextKnowledge as TextKnowledge
+    from autonomy_ctx.knowledge.vector import InProcessVectorStore as InProcessVectorStore
+    from autonomy_ctx.knowledge.vector import VectorHit as VectorHit
+    from autonomy_ctx.knowledge.vector import VectorKnowledgeBase as VectorKnowledgeBase
+    from autonomy_ctx.knowledge.vector import VectorStore as VectorStore
 else:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
-
-__all__ = [
-    "Embedder",
-    "FusedKnowledge",
-    "HttpEmbedder",
-    "InProcessVectorStore",
-    "Knowledge",
-    "Passage",
-    "TextKnowledge",
-    "VectorHit",
-    "VectorKnowledgeBase",
-    "VectorStore",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _NAMES)

@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING
 from autonomy_ctx._lazy import lazy_names
 
 # Imported when first used: the contracts need pytest, the models and the provider do not.
-_MODULES = {
-    "MAIN": "autonomy_ctx.testing.values",
-    "HeldModel": "autonomy_ctx.testing.models",
-    "ModelCall": "autonomy_ctx.testing.models",
-    "ProviderRequest": "autonomy_ctx.testing.providers",
-    "ProviderServer": "autonomy_ctx.testing.providers",
-    "ScriptedModel": "autonomy_ctx.testing.models",
-    "StoppedClock": "autonomy_ctx.testing.values",
-    "StoreContract": "autonomy_ctx.testing.contract",
-    "VectorsContract": "autonomy_ctx.testing.vector_contract",
-    "make_drafts": "autonomy_ctx.testing.values",
-    "make_message": "autonomy_ctx.testing.values",
-    "numbered_ids": "autonomy_ctx.testing.values",
+_NAMES = {
+    "autonomy_ctx.testing.contract": "StoreContract",
+    "autonomy_ctx.testing.models": "HeldModel ModelCall ScriptedModel",
+    "autonomy_ctx.testing.providers": "ProviderRequest ProviderServer",
+    "autonomy_ctx.testing.values": "MAIN StoppedClock make_drafts make_message numbered_ids",
+    "autonomy_ctx.testing.vector_contract": "VectorsContract",
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.testing.contract import StoreContract
-    from autonomy_ctx.testing.models import HeldModel, ModelCall, ScriptedModel
-    from autonomy_ctx.testing.providers import ProviderRequest, ProviderServer
-    from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
-    from autonomy_ctx.testing.vector_contract import VectorsContract
+    from autonomy_ctx.testing.contract import StoreContract as StoreContract
+    from autonomy_ctx.testing.models import HeldModel as HeldModel
+    from autonomy_ctx.testing.models import ModelCall as ModelCall
+    from autonomy_ctx.testing.models import ScriptedModel as ScriptedModel
+    from autonomy_ctx.testing.providers import ProviderRequest as ProviderRequest
+    from autonomy_ctx.testing.providers import ProviderServer as ProviderServer
+    from autonomy_ctx.testing.values import MAIN as MAIN
+    from autonomy_ctx.testing.values import StoppedClock as StoppedClock
+    from autonomy_ctx.testing.values import make_drafts as make_drafts
+    from autonomy_ctx.testing.values import make_message as make_message
+    from autonomy_ctx.testing.values import numbered_ids as numbered_ids
+    from autonomy_ctx.testing.vector_contract import VectorsContract as VectorsContract
 else:
-    _get_name, __dir__ = lazy_names(__name__, _MODULES)
+    _get_name, __dir__, __all__ = lazy_names(__name__, _NAMES)
 
     def __getattr__(name):
         try:
@@ -48,19 +48,3 @@ else:
             if error.name != "pytest":
                 raise
             raise ImportError(f"autonomy_ctx.testing.{name} needs pytest: pip install pytest") from error
-
-
-__all__ = [
-    "MAIN",
-    "HeldModel",
-    "ModelCall",
-    "ProviderRequest",
-    "ProviderServer",
-    "ScriptedModel",
-    "StoppedClock",
-    "StoreContract",
-    "VectorsContract",
-    "make_drafts",
-    "make_message",
-    "numbered_ids",
-]

@@ -17,6 +17,7 @@ from agents import documented_programs as programs
 from anyio.from_thread import start_blocking_portal
 from models.provider_server import ProviderServer, providing
 from models.provider_words import Asked, Call, Say
+from public_names import names as names_of
 
 import autonomy_ctx
 from autonomy_ctx import Agent, ContextPool, ContextQueue, ContextTemplate, Model, Node, Runtime, tool
@@ -62,7 +63,7 @@ def run(program: str, drive: Drive, **given: Any) -> dict[str, Any]:
 
     module = ModuleType(DRIVEN)
     names: dict[str, Any] = {"__name__": "__main__", **given}
-    vars(module).update({name: getattr(autonomy_ctx, name) for name in autonomy_ctx.__all__})
+    vars(module).update({name: getattr(autonomy_ctx, name) for name in names_of("autonomy_ctx")})
     vars(module)["Node"] = DrivenNode
     sys.modules[DRIVEN] = module
     try:

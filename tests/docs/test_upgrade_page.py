@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from docs.snippets import ROOT
+from public_names import names
 
-from autonomy_ctx import Agent, Model, compaction, messages, server, stores
+from autonomy_ctx import Agent, Model, compaction, server, stores
 
 PAGE = (ROOT / "docs" / "migrate" / "upgrade.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \|$", PAGE, flags=re.MULTILINE)
@@ -33,7 +34,7 @@ async def test_a_former_name_works_with_a_warning_that_names_the_new_one(old: st
             with pytest.warns(DeprecationWarning, match="get_full_message"):
                 assert await agent.get_whole_message(reply.messages[0].id) is None
         return
-    old, new = (name.replace("NAME", messages.__all__[0]) for name in (old, new))
+    old, new = (name.replace("NAME", names("autonomy_ctx.messages")[0]) for name in (old, new))
     with pytest.warns(DeprecationWarning, match=f"{old} is now called {new}"):
         found = look_up(old)
     assert found is look_up(new)
