@@ -13,7 +13,6 @@ instructions, so this way of writing summaries is an option.
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from autonomy_ctx.errors import ModelError
 from autonomy_ctx.formats.base import ModelReply
 from autonomy_ctx.formats.model_info import model_name
 from autonomy_ctx.formats.model_table import DEFAULT_PRICE
-from autonomy_ctx.memory.cache import StoreKey
 from autonomy_ctx.memory.store import SummaryState
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
@@ -207,15 +205,6 @@ class CachedRequest:
             return self.messages[: self.positions.index(position)]
         is_next = max((one for one in self.positions if one is not None), default=0) == position - 1
         return self.messages if is_next else None
-
-
-def find_request(
-    requests: Mapping[StoreKey, CachedRequest], store_key: StoreKey, generation: int, since: float = -math.inf
-) -> CachedRequest | None:
-    """The newest request of this generation of a conversation, if it was sent since then."""
-    request = requests.get(store_key)
-    is_known = request is not None and request.generation == generation and request.at >= since
-    return request if is_known else None
 
 
 def cheaper_prompt(

@@ -164,7 +164,10 @@ class ContextSummaryConfig:
             chosen = {name: value or 0 for name, value in chosen.items()}
         else:
             floor, ceiling = _resolve_floor_and_ceiling(self.floor, self.ceiling)
-            size = _usual_size(self.hard_limit_tokens, _least_size(schema))
+            size, hard = DEFAULT_SIZE, self.hard_limit_tokens
+            if isinstance(hard, int):
+                # Smaller when the hard limit is a small number of tokens.
+                size = max(min(size, hard // 4), _least_size(schema))
             usual = {"floor": floor, "ceiling": ceiling, "size": size, "hard_limit": 2 * ceiling}
             chosen = {name: usual[name] if value is None else value for name, value in chosen.items()}
         object.__setattr__(self, "schema", schema)
@@ -373,13 +376,6 @@ def _reason(model: str | None, window: int | None, price: Price | None) -> str:
 
 def _least_size(schema: SummarySchema | None) -> int:
     return MIN_SIZE if schema is None else schema.min_size
-
-
-def _usual_size(hard_limit_tokens: int | float | None, least: int) -> int:
-    """The usual size of a summary, smaller when the hard limit is a small number of tokens."""
-    if not isinstance(hard_limit_tokens, int):
-        return DEFAULT_SIZE
-    return max(min(DEFAULT_SIZE, hard_limit_tokens // 4), least)
 
 
 def _resolve_floor_and_ceiling(floor: Any, ceiling: Any) -> tuple[int, int]:

@@ -7,14 +7,13 @@ A failure leaves the log and the older summary as they were.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
 from autonomy_ctx.background import give_way, run_in_steps, run_in_thread, wait_for_quiet
-from autonomy_ctx.compaction.calls import CachedRequest, find_request
+from autonomy_ctx.compaction.calls import CachedRequest
 from autonomy_ctx.compaction.facts import (
     FoundDone,
     add_profile_changes,
@@ -272,8 +271,11 @@ class SummaryJob:
 
     def _find_request(self, state: SummaryState, *, is_cached: bool = False) -> CachedRequest | None:
         """The newest request of the conversation, if its provider still has it, where that matters."""
-        since = self._clock() - self._settings.cache_seconds if is_cached else -math.inf
-        return find_request(self._requests, self._store_key, state.head.generation, since)
+        request = self._requests.get(self._store_key)
+        if request is None or request.generation != state.head.generation:
+            return None
+        is_gone = is_cached and self._clock() - request.at > self._settings.cache_seconds
+        return None if is_gone else request
 
     async def _write_block(self, state: SummaryState, last: int) -> None:
         """Have the provider summarize the messages up to a position, too, and store what it writes.

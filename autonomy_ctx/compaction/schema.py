@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -117,11 +116,6 @@ class SummarySchema:
     def min_size(self) -> int:
         """The smallest `size` in tokens that a summary with this schema may have."""
         return MIN_SIZE_PER_SECTION * len(self.sections)
-
-    @cached_property
-    def by_key(self) -> dict[str, SchemaSection]:
-        """The sections by their names as headings are compared."""
-        return {section.key: section for section in self.sections}
 
     def only(self, update: SectionUpdate) -> tuple[SchemaSection, ...]:
         """The sections with this `update`."""

@@ -149,6 +149,7 @@ def read_record(text: str, schema: SummarySchema) -> dict[str, str]:
     rest = schema.default_section
     current = rest
     lines: dict[str, list[str]] = {}
+    by_key = {section.key: section for section in schema.sections}
     every = text.strip().split("\n")
     if every and every[-1].startswith(ALSO_NAMED):
         every.pop()
@@ -157,7 +158,7 @@ def read_record(text: str, schema: SummarySchema) -> dict[str, str]:
         if found is None:
             lines.setdefault(current.name, []).append(line)
             continue
-        section = schema.by_key.get(heading_key(found[1]))
+        section = by_key.get(heading_key(found[1]))
         current = section or rest
         if section is None:
             lines.setdefault(rest.name, []).append(f"{found[1]}:")
