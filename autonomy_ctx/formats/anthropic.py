@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.formats.base import (
     ANTHROPIC,
-    DEFAULT_REQUEST_OPTIONS,
     FIND_TOOLS,
     CallDelta,
     CallStarted,
@@ -197,21 +196,16 @@ class AnthropicFormat:
 
     name = "anthropic"
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that the provider takes; sampling parameters only if `options` has them."""
         block = find_block(messages, ANTHROPIC, model)
         placed = messages if block is None else place_block(messages, block)
-        writer = AnthropicWriter(request_options.tools)
-        talk = writer.write(placed, request_options)
-        most = request_options.max_tokens
+        writer = AnthropicWriter(settings.tools)
+        talk = writer.write(placed, settings)
+        most = settings.max_tokens
         if most is None:
             # What is allowed for thinking counts, and a limit below it is refused.
-            allowed = as_mapping(request_options.options.get("thinking"))
+            allowed = as_mapping(settings.options.get("thinking"))
             most = DEFAULT_MAX_TOKENS + as_count(allowed.get("budget_tokens"))
         body: dict[str, Any] = {"model": model, "max_tokens": most}
         if talk.system:
@@ -221,9 +215,9 @@ class AnthropicFormat:
             body["tools"] = [_encode_tool(offer, offer.name in writer.deferred) for offer in talk.tools]
             if not talk.tools_offered:
                 body["tool_choice"] = {"type": "none"}
-        if request_options.stream:
+        if settings.stream:
             body["stream"] = True
-        body |= request_options.options
+        body |= settings.options
         thinking = select_thinking(body, messages, ANTHROPIC, model, block)
         betas: tuple[str, ...] = () if block is None else (COMPACTION_BETA,)
         if "context_management" in body:

@@ -239,9 +239,6 @@ class RequestOptions:
     options: Mapping[str, Any] = field(default=EMPTY)
 
 
-DEFAULT_REQUEST_OPTIONS = RequestOptions()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRequest:
     """A request's path below the base URL, its JSON body, and the repairs that were needed.
@@ -281,12 +278,7 @@ class ReplyFormat(Protocol):
 class Format(ReplyFormat, Protocol):
     """One provider's words."""
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that the provider takes."""
 
     def reader(self) -> StreamReader:

@@ -13,7 +13,6 @@ from autonomy_ctx.formats import anthropic
 from autonomy_ctx.formats.anthropic import AnthropicReader, describe_tool, read_blocks
 from autonomy_ctx.formats.base import (
     BEDROCK,
-    DEFAULT_REQUEST_OPTIONS,
     ModelReply,
     ReaderEvent,
     RequestOptions,
@@ -128,15 +127,10 @@ class BedrockFormat:
 
     name = "bedrock"
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that the provider takes; `inferenceConfig` and `toolConfig` of `options` are added to."""
-        talk = BedrockWriter(request_options.tools).write(messages, request_options)
-        options = dict(request_options.options)
+        talk = BedrockWriter(settings.tools).write(messages, settings)
+        options = dict(settings.options)
         body: dict[str, Any] = {}
         if talk.system:
             body["system"] = to_converse(talk.system)
@@ -144,10 +138,10 @@ class BedrockFormat:
         if talk.tools:
             offered = {"tools": [_encode_tool(offer) for offer in talk.tools]}
             body["toolConfig"] = {**offered, **as_mapping(options.pop("toolConfig", None))}
-        if request_options.max_tokens is not None:
+        if settings.max_tokens is not None:
             given = as_mapping(options.pop("inferenceConfig", None))
-            body["inferenceConfig"] = {**given, "maxTokens": request_options.max_tokens}
-        path = f"/model/{quote(model, safe='')}/{'converse-stream' if request_options.stream else 'converse'}"
+            body["inferenceConfig"] = {**given, "maxTokens": settings.max_tokens}
+        path = f"/model/{quote(model, safe='')}/{'converse-stream' if settings.stream else 'converse'}"
         body |= options
         thinking = select_thinking(body, messages, BEDROCK, model)
         return WireRequest(path=path, body=body, repairs=talk.repairs, thinking=thinking)

@@ -89,10 +89,10 @@ class BlockWriter(RequestWriter):
     # Whether thinking that it may not show is bytes, in base64.
     redacts_as_bytes: ClassVar[bool]
 
-    def write(self, messages: Sequence[Message], request_options: RequestOptions) -> BlockConversation:
+    def write(self, messages: Sequence[Message], settings: RequestOptions) -> BlockConversation:
         """All messages of a request."""
         messages = drop_refused(messages, self.owner)
-        said = self.repair(messages, request_options.answered_call_ids)
+        said = self.repair(messages, settings.answered_call_ids)
         first = next((at for at, one in enumerate(said) if one.role not in INSTRUCTION_ROLES), len(said))
         system = [self._system_blocks(rule) for rule in said[:first]]
         made = [self._turn(one) for one in said[first:]]
@@ -107,17 +107,17 @@ class BlockWriter(RequestWriter):
             turns.insert(0, BlockTurn("user", [_text_block(self.opening_text())]))
         if turns[-1].role == "assistant":
             turns.append(BlockTurn("user", [_text_block(self.closing_text())]))
-        is_long = request_options.cache is not None and request_options.cache.is_long
+        is_long = settings.cache is not None and settings.cache.is_long
         _mark_breakpoints(
             [*system, *(turn.blocks for turn in made)],
-            locate_breakpoints(messages, said, request_options.breakpoints),
+            locate_breakpoints(messages, said, settings.breakpoints),
             LONG_LIFE if is_long else EMPTY,
         )
         return BlockConversation(
             system=[block for blocks in system for block in blocks],
             messages=[{"role": turn.role, "content": turn.blocks} for turn in turns],
             tools=self._offered_tools(said),
-            tools_offered=bool(request_options.tools),
+            tools_offered=bool(settings.tools),
             repairs=tuple(dict.fromkeys(self.repairs)),
         )
 

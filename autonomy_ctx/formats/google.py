@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from autonomy_ctx.formats.base import (
-    DEFAULT_REQUEST_OPTIONS,
     GOOGLE,
     CallStarted,
     ModelReply,
@@ -308,19 +307,14 @@ class GoogleFormat:
     def __init__(self, *, new_id: Callable[[], str] = new_id) -> None:
         self._new_id = new_id
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that the provider takes; it caches prefixes by itself."""
-        writer = GoogleWriter(request_options.tools, signatures_required=requires_signatures(model))
-        made = writer.write(drop_refused(messages, GOOGLE), request_options.answered_call_ids)
+        writer = GoogleWriter(settings.tools, signatures_required=requires_signatures(model))
+        made = writer.write(drop_refused(messages, GOOGLE), settings.answered_call_ids)
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
             body["systemInstruction"] = {"parts": [{"text": made.system}]}
-        if request_options.tools:
+        if settings.tools:
             # Schemas as JSON Schema: the older field knows only a part of it.
             declarations = [
                 {
@@ -331,12 +325,12 @@ class GoogleFormat:
                 for spec in writer.tool_specs()
             ]
             body["tools"] = [{"functionDeclarations": declarations}]
-        body |= request_options.options
-        if request_options.max_tokens is not None:
-            configured = request_options.options.get("generationConfig") or {}
-            body["generationConfig"] = {"maxOutputTokens": request_options.max_tokens, **configured}
+        body |= settings.options
+        if settings.max_tokens is not None:
+            configured = settings.options.get("generationConfig") or {}
+            body["generationConfig"] = {"maxOutputTokens": settings.max_tokens, **configured}
         place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
-        verb = "streamGenerateContent?alt=sse" if request_options.stream else "generateContent"
+        verb = "streamGenerateContent?alt=sse" if settings.stream else "generateContent"
         return writer.request(f"/{place}:{verb}", body)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:

@@ -166,10 +166,6 @@ class CallDraft:
         begun = "".join(self.arguments)
         return [CallStarted(self.id, self.name), *([CallDelta(self.id, begun)] if begun else ())]
 
-    def to_call(self) -> ToolCall:
-        """The call as far as it came."""
-        return ToolCall(self.id, self.name, "".join(self.arguments), self.extra or EMPTY)
-
 
 def _error_code(error: Mapping[str, Any]) -> str:
     # Google's code is a number and its word a status.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from autonomy_ctx.formats.base import (
-    DEFAULT_REQUEST_OPTIONS,
     CacheFields,
     CallDelta,
     ModelReply,
@@ -93,7 +92,9 @@ class ChatReader:
         """The reply, with what came when the stream ended too early."""
         for draft in self._drafts:
             draft.id = draft.id or self._new_id()
-        calls = tuple(draft.to_call() for draft in self._drafts if draft.name)
+        calls = tuple(
+            ToolCall(one.id, one.name, "".join(one.arguments), one.extra) for one in self._drafts if one.name
+        )
         stop = _STOP_REASONS.get(self._stop or "", self._stop)
         if stop == "end":
             stop = "tools" if calls else "refused" if self._refused else "end"
@@ -208,27 +209,22 @@ class OpenAIFormat:
         self.reasoning_model = reasoning_model
         self._new_id = new_id
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that every server of these words takes; it caches prefixes by itself."""
-        options = dict(request_options.options)
+        options = dict(settings.options)
         reasons = self._resolve_reasoning(model, options)
-        writer = ChatWriter(request_options.tools, model=model, reasoning_model=reasons)
-        marks = cache_marks(model, messages, request_options.cache)
+        writer = ChatWriter(settings.tools, model=model, reasoning_model=reasons)
+        marks = cache_marks(model, messages, settings.cache)
         body: dict[str, Any] = {
             "model": model,
-            "messages": writer.write(messages, request_options.answered_call_ids, marks),
-            **cache_body(model, request_options.cache),
+            "messages": writer.write(messages, settings.answered_call_ids, marks),
+            **cache_body(model, settings.cache),
         }
-        if request_options.tools:
+        if settings.tools:
             body["tools"] = [{"type": "function", "function": spec._asdict()} for spec in writer.tool_specs()]
-        if request_options.max_tokens is not None:
-            body["max_completion_tokens" if reasons else "max_tokens"] = request_options.max_tokens
-        if request_options.stream:
+        if settings.max_tokens is not None:
+            body["max_completion_tokens" if reasons else "max_tokens"] = settings.max_tokens
+        if settings.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return writer.request("/chat/completions", body | options)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autonomy_ctx.formats.base import (
-    DEFAULT_REQUEST_OPTIONS,
     FIND_TOOLS,
     RESPONSES,
     CallDelta,
@@ -224,34 +223,29 @@ class ResponsesFormat(OpenAIFormat):
 
     name = "responses"
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
-    ) -> WireRequest:
+    def request(self, model: str, messages: Sequence[Message], settings: RequestOptions) -> WireRequest:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
-        options = dict(request_options.options)
+        options = dict(settings.options)
         reasons = self._resolve_reasoning(model, options)
-        writer = ResponsesWriter(request_options.tools, reasoning_model=reasons)
+        writer = ResponsesWriter(settings.tools, reasoning_model=reasons)
         block = find_block(messages, RESPONSES, model)
         placed = messages if block is None else place_block(messages, block)
-        marks = cache_marks(model, messages, request_options.cache)
-        items = writer.write(drop_refused(placed, RESPONSES), request_options.answered_call_ids, marks)
+        marks = cache_marks(model, messages, settings.cache)
+        items = writer.write(drop_refused(placed, RESPONSES), settings.answered_call_ids, marks)
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
-        body |= cache_body(model, request_options.cache)
+        body |= cache_body(model, settings.cache)
         if reasons:
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED_REASONING]
-        if request_options.tools:
+        if settings.tools:
             body["tools"] = writer.encode_tools()
-        if (most := request_options.max_tokens) is not None:
+        if (most := settings.max_tokens) is not None:
             if most < MIN_OUTPUT_TOKENS:
                 writer.repairs.append(
                     f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is"
                 )
             body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
-        if request_options.stream:
+        if settings.stream:
             body["stream"] = True
         return replace(writer.request("/responses", body | options), block=block)
 

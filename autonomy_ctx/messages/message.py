@@ -87,17 +87,17 @@ PART_TYPES = (TextContent, ImageContent, ThinkingContent)
 _TEXT_TYPES = ("text", "input_text", "output_text", None)
 
 
-def parse_content(value: Any, path: str = "content") -> Content:
+def parse_content(value: Any) -> Content:
     """Content from any of its spellings."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, list | tuple):
-        return tuple(parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
+        return tuple(parse_list_part(part, f"content[{index}]") for index, part in enumerate(value))
     if isinstance(value, (*PART_TYPES, dict)):
-        return parse_list_part(value, path)
-    raise InvalidMessage(path, f"must be text, a part or a list of parts, not {type(value).__name__}")
+        return parse_list_part(value, "content")
+    raise InvalidMessage("content", f"must be text, a part or a list of parts, not {type(value).__name__}")
 
 
 def content_to_json(content: Content) -> Any:
@@ -475,13 +475,13 @@ def parse_extra(value: Any, path: str) -> Mapping[str, Any]:
     return frozen or EMPTY
 
 
-def parse_calls(value: Any, path: str = "tool_calls") -> tuple[ToolCall, ...]:
+def parse_calls(value: Any) -> tuple[ToolCall, ...]:
     """Tool calls from a list of any of their spellings; None means none."""
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise InvalidMessage(path, f"must be a list, not {type(value).__name__}")
-    return tuple(parse_call(call, f"{path}[{index}]") for index, call in enumerate(value))
+        raise InvalidMessage("tool_calls", f"must be a list, not {type(value).__name__}")
+    return tuple(parse_call(call, f"tool_calls[{index}]") for index, call in enumerate(value))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

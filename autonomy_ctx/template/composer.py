@@ -47,7 +47,7 @@ from autonomy_ctx.template.epoch_row import (
     EpochPart,
     EpochRow,
     EpochState,
-    extend_digest,
+    messages_digest,
     restore_epoch,
     tools_digest,
 )
@@ -203,7 +203,7 @@ class Composer:
             ]
             sent.add(addition.section, own, addition.positions)
         sent.append(found.additions)
-        if extend_digest("", sent.messages) != row.digest:
+        if messages_digest(sent.messages) != row.digest:
             return found.mismatch
         state = EpochState(
             number=row.number,

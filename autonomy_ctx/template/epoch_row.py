@@ -197,11 +197,9 @@ def decode_part(body: str) -> EpochPart | None:
         return None
 
 
-def extend_digest(digest: str, messages: Iterable[Message]) -> str:
-    """The hash of messages as a model sees them, after others with the hash `digest`."""
-    for message in messages:
-        digest = _chain(digest, _write_json(visible_fields(message)))
-    return digest
+def messages_digest(messages: Iterable[Message]) -> str:
+    """The hash of messages as a model sees them."""
+    return reduce(_chain, (_write_json(visible_fields(message)) for message in messages), "")
 
 
 def _chain(digest: str, shown: str) -> str:
@@ -222,7 +220,7 @@ def begin_row(
 ) -> tuple[EpochRow, list[EpochPart]]:
     """The row and the parts of an epoch that begins; `shortened` are messages that no section returned."""
     known = {
-        section: KnownText(len(text.messages), len(text.messages), extend_digest("", text.messages))
+        section: KnownText(len(text.messages), len(text.messages), messages_digest(text.messages))
         for section, text in enumerate(said)
         if text.is_log or text.kind == "stable"
     }
@@ -234,7 +232,7 @@ def begin_row(
     parts += [EpochPart(at, NO_SECTION, (message,)) for at, message in shortened.items()]
     row = EpochRow(
         length=len(messages),
-        digest=extend_digest("", messages),
+        digest=messages_digest(messages),
         head=tuple(head),
         known=known,
         covered=max((covered_by_summary(text.messages) for text in said), default=0),
@@ -336,7 +334,7 @@ def restore_epoch(
     final = list(said)
     for section, known in row.known.items():
         text = now[section]
-        if extend_digest("", text.messages[: known.total]) != known.digest or (
+        if messages_digest(text.messages[: known.total]) != known.digest or (
             not text.is_log and len(text.messages) != known.total
         ):
             return _log_end(row, text) if text.is_log else EndReason.INSTRUCTIONS
@@ -414,7 +412,7 @@ def _fill_known(
     for section, text in row.known.items():
         if text.digest == UNKNOWN:
             total = text.first + (row.length - length - others if section == filler else taken[section])
-            known[section] = KnownText(text.first, total, extend_digest("", now[section].messages[:total]))
+            known[section] = KnownText(text.first, total, messages_digest(now[section].messages[:total]))
     return known
 
 

@@ -16,7 +16,7 @@ from autonomy_ctx.messages.summary import Summary, visible_fields
 from autonomy_ctx.sections.section import EpochBeginning
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.epoch import Addition, HeadRun, SectionText, is_partial
-from autonomy_ctx.template.epoch_row import AT_HEAD, EpochPart, EpochRow, KnownText, extend_digest
+from autonomy_ctx.template.epoch_row import AT_HEAD, EpochPart, EpochRow, KnownText, messages_digest
 
 
 class SwappedEpoch(NamedTuple):
@@ -51,7 +51,7 @@ def swap_beginning(
             if shown is None:
                 return None
             said.append(shown)
-            known[section] = KnownText(1, len(shown.messages), extend_digest("", shown.messages))
+            known[section] = KnownText(1, len(shown.messages), messages_digest(shown.messages))
         elif section in known:
             # A stable section: it stands in the system prompt, or is said again as a whole.
             if text.is_log or not _is_same(base.state.said[section].messages, text.messages):
@@ -72,7 +72,7 @@ def swap_beginning(
     made = row._replace(
         number=number,
         length=len(messages),
-        digest=extend_digest("", messages),
+        digest=messages_digest(messages),
         head=(*kept.head, HeadRun(kept.section, 0, 1)),
         known=known,
         turn=None,

@@ -13,7 +13,7 @@ from formats.rules_anthropic import anthropic_rules, bedrock_rules
 from autonomy_ctx import ChatRole, ContextItem, Memory, Message, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.formats.anthropic import AnthropicFormat
-from autonomy_ctx.formats.base import Format
+from autonomy_ctx.formats.base import Format, RequestOptions
 from autonomy_ctx.formats.bedrock import BedrockFormat
 from autonomy_ctx.formats.google import GoogleFormat
 from autonomy_ctx.formats.openai import OpenAIFormat
@@ -45,7 +45,7 @@ def assert_valid(messages: Sequence[Message]) -> None:
     """All five providers would take this history, with something said after it."""
     history = [*messages, Message("user", "and now?")]
     for model, format_, rules in PROVIDERS:
-        rules(format_.request(model, history).body)
+        rules(format_.request(model, history, RequestOptions()).body)
 
 
 async def stored(memory: Memory, scope: str = "default", conversation: str = "default") -> list[Message]:

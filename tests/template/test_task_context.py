@@ -590,7 +590,7 @@ def test_what_is_wrong_is_said_at_once() -> None:
     with pytest.raises(TypeError, match="get_messages_only"):
         MemoryContextSource(object())
     with pytest.raises(TypeError, match="events"):
-        EventBusContextSource(object())  # type: ignore[arg-type]
+        EventBusContextSource(object())
     with pytest.raises(ValueError, match="max_tokens"):
         manager(max_tokens=0)
     with pytest.raises(TypeError):
