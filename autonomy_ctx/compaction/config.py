@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
 
 from autonomy_ctx.compaction.calls import is_same_model
 from autonomy_ctx.compaction.cost_model import CostModel, SwapPolicy, policy_of
@@ -19,7 +19,7 @@ from autonomy_ctx.compaction.facts import ProfileRule
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.schema import SummarySchema, read_schema
 from autonomy_ctx.errors.spelling import did_you_mean
-from autonomy_ctx.formats.model_info import model_name
+from autonomy_ctx.formats.model_info import check_token_limit, model_name, resolve_token_limit
 from autonomy_ctx.formats.model_table import DEFAULT_PRICE, Price
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
 from autonomy_ctx.messages.excerpt import MIN_RESULT_TOKENS
@@ -234,13 +234,6 @@ def check_worker_name(option: str, name: Any, *, optional: bool = False) -> None
     check_name(option, name)
 
 
-def _check_tokens(name: str, value: Any) -> None:
-    if not isinstance(value, float):
-        check_int(name, value, optional=True)
-    elif not 0 < value <= 1:
-        raise ValueError(f"{name} is {value}; as a fraction of the context window it is above 0, up to 1")
-
-
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "parallel": check_int,
     "pin_tokens": partial(check_int, least=0),
@@ -252,9 +245,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "cache_seconds": partial(check_seconds, optional=True),
     "summary_role": check_summary_role,
     "worker": partial(check_worker_name, optional=True),
-    "floor_tokens": _check_tokens,
-    "ceiling_tokens": _check_tokens,
-    "hard_limit_tokens": _check_tokens,
+    "floor_tokens": check_token_limit,
+    "ceiling_tokens": check_token_limit,
+    "hard_limit_tokens": check_token_limit,
 }
 # What a value that is neither a number nor a name must be, and whether it is.
 _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -326,52 +319,34 @@ def resolve_timezone(value: Any) -> tzinfo:
 _ALL_OPTIONS = tuple(field.name for field in fields(ContextSummaryConfig))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoLimits:
+class AutoLimits(NamedTuple):
     """The chosen limits that depend on the model, and the reason as a sentence for `explain`."""
 
     size: int
-    # None where the context window is not known.
-    floor_tokens: int | None
-    ceiling_tokens: int | None
-    hard_tokens: int | None
     reason: str
+    # None where the context window is not known.
+    floor_tokens: int | None = None
+    ceiling_tokens: int | None = None
+    hard_tokens: int | None = None
 
 
 def choose_limits(window: int | None, price: Price | None, *, model: str | None = None) -> AutoLimits:
     """The limits for a model with this context window and price; None for what is not known of it."""
-    size = AUTO_SIZE
-    floor_tokens = ceiling_tokens = hard_tokens = None
-    if window is not None:
-        size = max(min(size, window // WINDOW_PER_SIZE), MIN_SIZE)
-        floor_tokens, ceiling_tokens = int(window * FLOOR_SHARE), int(window * CEILING_SHARE)
-        hard_tokens = int(window * HARD_SHARE)
-        if hard_tokens < 2 * size:
-            # No window for conversations: only messages are counted.
-            floor_tokens = ceiling_tokens = hard_tokens = None
-    return AutoLimits(
-        size=size,
-        floor_tokens=floor_tokens,
-        ceiling_tokens=ceiling_tokens,
-        hard_tokens=hard_tokens,
-        reason=_reason(model, window, price),
-    )
-
-
-def _reason(model: str | None, window: int | None, price: Price | None) -> str:
     name = model or "the model"
-    reads = (
-        f"{name} reads {window:,} tokens"
-        if window is not None
-        else f"the context window of {name} is not known, so messages are not counted in tokens"
-    )
     known = price if price is not None and price.input > 0 else DEFAULT_PRICE
     cost = f"a cached token costs {known.cached_input / known.input:.2g} of an uncached one"
     if known is not price:
-        return f"{reads}; its price is not known: {cost}, as is usual"
-    if known.tier is None:
-        return f"{reads}; {cost}"
-    return f"{reads}; {cost}; above {known.tier.above:,} tokens all cost {known.tier.input:g} times as much"
+        cost = f"its price is not known: {cost}, as is usual"
+    elif known.tier is not None:
+        cost += f"; above {known.tier.above:,} tokens all cost {known.tier.input:g} times as much"
+    if window is None:
+        reads = f"the context window of {name} is not known, so messages are not counted in tokens"
+        return AutoLimits(AUTO_SIZE, f"{reads}; {cost}")
+    size = max(min(AUTO_SIZE, window // WINDOW_PER_SIZE), MIN_SIZE)
+    tokens = [int(window * share) for share in (FLOOR_SHARE, CEILING_SHARE, HARD_SHARE)]
+    # With less it is no window for conversations: only messages are counted.
+    is_enough = tokens[-1] >= 2 * size
+    return AutoLimits(size, f"{name} reads {window:,} tokens; {cost}", *(tokens if is_enough else ()))
 
 
 def _least_size(schema: SummarySchema | None) -> int:
@@ -491,7 +466,7 @@ def resolve_settings(
     if budget is not None and may_shrink:
         size = max(min(size, int(budget * SUMMARY_SHARE)), _least_size(config.schema))
     floor, ceiling, hard = (
-        _resolve_tokens(name, getattr(config, name), window)
+        resolve_token_limit(name, getattr(config, name), window)
         for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
     )
     if floor is not None and ceiling is not None and floor >= ceiling:
@@ -601,15 +576,3 @@ def _fill_limits(
             chosen |= {"floor_tokens": limits.floor_tokens, "ceiling_tokens": limits.ceiling_tokens}
     hard = config.hard_limit or 2 * ceiling
     return replace(config, auto=False, floor=floor, ceiling=ceiling, size=size, hard_limit=hard, **chosen)
-
-
-def _resolve_tokens(name: str, value: int | float | None, window: int | None) -> int | None:
-    """A limit in tokens as a number, also when it was given as a part of the window."""
-    if not isinstance(value, float):
-        return value
-    if window is None:
-        raise ValueError(
-            f"{name} is a fraction ({value}), but the model's context window is not known; "
-            f"give a number of tokens, or a model with `context_window`"
-        )
-    return max(int(value * window), 1)

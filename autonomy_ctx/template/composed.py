@@ -404,12 +404,11 @@ def trace_attributes(composed: ComposedContext) -> dict[str, int | float | str]:
     if composed.shared is not None:
         found["autonomy_ctx.context.shared_tokens"] = composed.shared.tokens
         found["autonomy_ctx.context.shared_share"] = round(composed.shared.share, 4)
-    tokens: dict[str, int] = {}
     for section in composed.sections:
-        tokens[section.name] = tokens.get(section.name, 0) + section.tokens
+        found[f"autonomy_ctx.section.{section.name}.tokens"] = composed.section_tokens(section.name)
         if section.status != "included":
             found[f"autonomy_ctx.section.{section.name}.status"] = section.status
-    return found | {f"autonomy_ctx.section.{name}.tokens": count for name, count in tokens.items()}
+    return found
 
 
 def _shared_summary_fraction(message: Message, before: Message) -> float:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import AsyncResource, Chunks, begin_urgent_step, close_resource
-from autonomy_ctx.formats.model_info import context_window_of
+from autonomy_ctx.formats.model_info import check_token_limit, context_window_of, resolve_token_limit
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.messages.tokens import TokenCounter, token_counter_of
@@ -56,7 +56,12 @@ class ContextTemplate(AsyncResource):
         model: Any = None,
         arrange: Literal["given", "cache"] = "given",
     ) -> None:
-        _check_max_tokens(max_tokens, model)
+        check_token_limit("max_tokens", max_tokens)
+        if isinstance(max_tokens, float) and model is None:
+            raise ValueError(
+                f"max_tokens is a fraction ({max_tokens}) of a context window; "
+                f"say of which `model`, or give a number of tokens"
+            )
         if arrange not in ("given", "cache"):
             raise ValueError(f"arrange is {arrange!r}; it must be given or cache")
         check_int("reserve_output", reserve_output, least=0)
@@ -160,7 +165,10 @@ class ContextTemplate(AsyncResource):
         the answer, count towards the budget. `max_tokens` is the budget of this call, instead of the
         template's. `stored` are the epochs that memory has, which agents and engines pass.
         """
-        max_tokens = self._resolve_max_tokens(max_tokens)
+        if max_tokens is None:
+            window = context_window_of(self.model)
+            max_tokens = resolve_token_limit("max_tokens", self.max_tokens, window)
+        check_int("max_tokens", max_tokens, optional=True)
         _check_context("previous", previous)
         if previous is not None and (previous.scope, previous.conversation) != (scope, conversation):
             raise ValueError(
@@ -195,20 +203,6 @@ class ContextTemplate(AsyncResource):
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
-
-    def _resolve_max_tokens(self, max_tokens: int | None) -> int | None:
-        """The tokens of this call, or of the template, as a number."""
-        if max_tokens is not None:
-            return check_int("max_tokens", max_tokens, optional=True)
-        if not isinstance(self.max_tokens, float):
-            return self.max_tokens
-        window = context_window_of(self.model)
-        if window is None:
-            raise ValueError(
-                f"max_tokens is a fraction ({self.max_tokens}), but the model's context window is not known; "
-                f"give a number of tokens, or a model with `context_window`"
-            )
-        return max(int(self.max_tokens * window), 1)
 
     async def settled(self) -> None:
         """Wait until no section has a summary to write. For scripts and tests; a turn never waits."""
@@ -246,18 +240,3 @@ def _check_context(name: str, given: Any) -> None:
         raise TypeError(
             f"{name} is {type(given).__name__}; it must be a context that `compose` gave, or None"
         )
-
-
-def _check_max_tokens(value: Any, model: Any) -> None:
-    if isinstance(value, float):
-        if not 0 < value <= 1:
-            raise ValueError(
-                f"max_tokens is {value}; as a fraction of the context window it is above 0, up to 1"
-            )
-        if model is None:
-            raise ValueError(
-                f"max_tokens is a fraction ({value}) of a context window; "
-                f"say of which `model`, or give a number of tokens"
-            )
-    else:
-        check_int("max_tokens", value, optional=True)
