@@ -285,7 +285,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "adapters": (1_794, 15),
     "agents": (4_790, 20),
     "cli": (6_172, 28),
-    "compaction": (6_599, 23),
+    "compaction": (6_595, 23),
     "containers": (3_712, 14),
     "engine": (1_205, 4),
     "errors": (1_091, 10),

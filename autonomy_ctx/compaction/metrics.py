@@ -1,8 +1,4 @@
-"""Counters of summaries.
-
-`SummaryMetrics` has plain numbers for any monitoring system. The functions measure how much of a context is
-the same as the beginning of the context before it: a provider can cache that.
-"""
+"""Counters of summaries: plain numbers for any monitoring system."""
 
 from __future__ import annotations
 
