@@ -86,8 +86,14 @@ def clamp_message(
     total = counter.count_uncalibrated(message)
     if total <= tokens:
         return message
-    counts = _TextCounts(counter.text_counter.count)
-    count = counts.__getitem__
+    counts: dict[str, int] = {}
+
+    def count(text: str) -> int:
+        # Each text once, though several questions are asked about a large one.
+        if text not in counts:
+            counts[text] = counter.text_counter.count(text)
+        return counts[text]
+
     parts: list[Part] = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     if message.parts and not parts and not message.tool_calls:
         parts = [THINKING_NOTE]
@@ -118,17 +124,6 @@ def _with_parts(message: Message, shown: Sequence[Part], calls: tuple[ToolCall, 
     if isinstance(content, str) and isinstance(shown[0], TextContent):
         return replace(message, content=shown[0].text, tool_calls=calls)
     return replace(message, content=shown[0] if shown else None, tool_calls=calls)
-
-
-class _TextCounts(dict[str, int]):
-    """The tokens of texts. Each is counted once, though several questions are asked about a large one."""
-
-    def __init__(self, count: CountText) -> None:
-        self._count = count
-
-    def __missing__(self, text: str) -> int:
-        counted = self[text] = self._count(text)
-        return counted
 
 
 def _clamp_calls(

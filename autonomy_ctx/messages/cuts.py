@@ -217,7 +217,7 @@ def get_tool_result_id(message: Message | Mapping[str, Any]) -> str | None:
 
 
 class _ToolPairs:
-    """Calls matched with their results, as messages are seen one after the other."""
+    """Calls matched with their results."""
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
@@ -229,23 +229,6 @@ class _ToolPairs:
         # By id and index, the calls whose result stands before them, and where that is.
         self.early: dict[tuple[str, int], int] = {}
 
-    def see_calls(self, index: int, calls: list[str]) -> None:
-        for call_id in calls:
-            if call_id in self.orphans and call_id not in self.calls:
-                self.early[call_id, index] = self.orphans[call_id]
-            self.calls[call_id] = index
-            self.unanswered[call_id, index] = None
-
-    def see_result(self, index: int, result: str) -> None:
-        # An id used twice: a result belongs to the latest call before it, also when it comes twice.
-        call = self.calls.get(result)
-        if call is None:
-            self.orphans.setdefault(result, index)
-        else:
-            self.spans.append((call, index))
-            self.unanswered.pop((result, call), None)
-            self.early.pop((result, call), None)
-
 
 def _match_tool_pairs(items: Sequence[Item | Mapping[str, Any]]) -> _ToolPairs:
     pairs = _ToolPairs()
@@ -256,10 +239,20 @@ def _match_tool_pairs(items: Sequence[Item | Mapping[str, Any]]) -> _ToolPairs:
                 continue
         elif not isinstance(item, Mapping):
             continue
-        if calls := get_tool_use_ids(item):
-            pairs.see_calls(index, calls)
-        elif result := get_tool_result_id(item):
-            pairs.see_result(index, result)
+        for made in get_tool_use_ids(item):
+            if made in pairs.orphans and made not in pairs.calls:
+                pairs.early[made, index] = pairs.orphans[made]
+            pairs.calls[made] = index
+            pairs.unanswered[made, index] = None
+        result = get_tool_result_id(item)
+        # An id used twice: a result belongs to the latest call before it, also when it comes twice.
+        call = pairs.calls.get(result or "")
+        if result and call is not None:
+            pairs.spans.append((call, index))
+            pairs.unanswered.pop((result, call), None)
+            pairs.early.pop((result, call), None)
+        elif result:
+            pairs.orphans.setdefault(result, index)
     return pairs
 
 

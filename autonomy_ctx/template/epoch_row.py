@@ -199,7 +199,7 @@ def decode_part(body: str) -> EpochPart | None:
 
 def messages_digest(messages: Iterable[Message]) -> str:
     """The hash of messages as a model sees them."""
-    return reduce(_chain, (_write_json(visible_fields(message)) for message in messages), "")
+    return reduce(_chain, map(_write_json, map(visible_fields, messages)), "")
 
 
 def _chain(digest: str, shown: str) -> str:

@@ -165,10 +165,13 @@ class ContextTemplate(AsyncResource):
         the answer, count towards the budget. `max_tokens` is the budget of this call, instead of the
         template's. `stored` are the epochs that memory has, which agents and engines pass.
         """
-        if max_tokens is None:
+        if max_tokens is not None:
+            check_int("max_tokens", max_tokens, optional=True)
+        elif isinstance(self.max_tokens, float):
             window = context_window_of(self.model)
             max_tokens = resolve_token_limit("max_tokens", self.max_tokens, window)
-        check_int("max_tokens", max_tokens, optional=True)
+        else:
+            max_tokens = self.max_tokens
         _check_context("previous", previous)
         if previous is not None and (previous.scope, previous.conversation) != (scope, conversation):
             raise ValueError(
