@@ -27,15 +27,8 @@ from autonomy_ctx.inspection.message import (
 )
 from autonomy_ctx.inspection.timeline import MAX_POINTS, Timeline, inspect_timeline
 from autonomy_ctx.inspection.turn import MAX_TURNS, TurnInfo, TurnReport, inspect_turn, list_turns
-from autonomy_ctx.memory.memory import PAGE_SIZE
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.server.common.arguments import (
-    Argument,
-    Arguments,
-    ConversationTarget,
-    RequestReader,
-    answers,
-)
+from autonomy_ctx.server.common.arguments import Argument, ConversationTarget, RequestReader, answers
 
 T = TypeVar("T")
 
@@ -191,11 +184,6 @@ class ConversationReads:
                 )
         hits.sort(key=lambda hit: -hit["score"])
         return {"hits": hits[:limit]}
-
-
-def read_limit(query: Arguments) -> int:
-    """The limit of a page of a listing."""
-    return query.number("limit", PAGE_SIZE, most=MAX_LISTED)
 
 
 def last_of_page(found: Sequence[T], limit: int) -> T | None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata, resources
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,24 +20,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.inspection.report import to_json
-from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.fact import FACT_KINDS
 from autonomy_ctx.server.common.app import ActiveRequests, RequestGate
-from autonomy_ctx.server.common.arguments import RequestReader, read_query
+from autonomy_ctx.server.common.arguments import RequestReader, answers, read_query
 from autonomy_ctx.server.common.auth import InspectorAccess, check_token_text
 from autonomy_ctx.server.common.conversation_edits import ConversationEdits
-from autonomy_ctx.server.common.conversation_reads import ConversationReads, last_of_page, read_limit
+from autonomy_ctx.server.common.conversation_reads import ConversationReads, ListLimit, last_of_page
 from autonomy_ctx.server.common.errors import ClientError, RequestRefused
 from autonomy_ctx.server.common.limits import BODY_SECONDS, ServerLimits
 from autonomy_ctx.server.common.listener import run_server
-from autonomy_ctx.server.common.responses import (
-    EXCEPTION_HANDLERS,
-    error_response,
-    json_response,
-    large_json_response,
-)
+from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, error_response
 from autonomy_ctx.server.inspector.watch import POLL_SECONDS, ChangeStream, ChangeStreams, ConversationWatch
 from autonomy_ctx.validation import check_seconds, format_url
 
@@ -99,15 +94,13 @@ _WRONG_TOKEN = ClientError(
 class InspectorRoutes:
     """The routes with information about the inspector, and the listings of a memory."""
 
-    def __init__(self, memory: Memory, access: InspectorAccess, *, write: bool) -> None:
-        self.memory, self._access, self._write = memory, access, write
+    def __init__(self, requests: RequestReader, access: InspectorAccess, *, write: bool) -> None:
+        self.requests, self._access, self._write = requests, access, write
 
-    async def info(self, request: Request) -> Response:
+    @answers
+    async def info(self) -> dict[str, Any]:
         """The version, and whether changes are allowed."""
-        with read_query(request):
-            pass
-        body = {"version": metadata.version("autonomy-ctx"), "write": self._write, "fact_kinds": FACT_KINDS}
-        return json_response(body)
+        return {"version": metadata.version("autonomy-ctx"), "write": self._write, "fact_kinds": FACT_KINDS}
 
     async def open_session(self, request: Request) -> Response:
         """Give a browser that has the token a cookie instead."""
@@ -126,32 +119,37 @@ class InspectorRoutes:
             secure=request.url.scheme == "https",
         )
 
-    async def agents(self, request: Request) -> Response:
+    @answers
+    async def agents(
+        self, scope: str | None = None, after: str | None = None, limit: ListLimit = PAGE_SIZE
+    ) -> dict[str, Any]:
         """Names of agents, a page at a time."""
-        with read_query(request) as query:
-            scope, after = query.optional_text("scope"), query.optional_text("after")
-            limit = read_limit(query)
-        found = await self.memory.agents(scope=scope, after=after, limit=limit)
-        return json_response({"agents": found, "next": last_of_page(found, limit)})
+        found = await self.requests.memory.agents(scope=scope, after=after, limit=limit)
+        return {"agents": found, "next": last_of_page(found, limit)}
 
-    async def scopes(self, request: Request) -> Response:
+    @answers
+    async def scopes(
+        self, agent: str | None = None, after: str | None = None, limit: ListLimit = PAGE_SIZE
+    ) -> dict[str, Any]:
         """Names of scopes, a page at a time."""
-        with read_query(request) as query:
-            agent, after = query.optional_text("agent"), query.optional_text("after")
-            limit = read_limit(query)
-        found = await self.memory.scopes(agent=agent, after=after, limit=limit)
-        return json_response({"scopes": found, "next": last_of_page(found, limit)})
+        found = await self.requests.memory.scopes(agent=agent, after=after, limit=limit)
+        return {"scopes": found, "next": last_of_page(found, limit)}
 
-    async def conversations(self, request: Request) -> Response:
+    @answers
+    async def conversations(
+        self,
+        scope: str,
+        agent: str | None = None,
+        limit: ListLimit = PAGE_SIZE,
+        after_agent: str | None = None,
+        after: str | None = None,
+    ) -> dict[str, Any]:
         """The conversations of a scope, a page at a time."""
-        with read_query(request) as query:
-            scope, agent, limit = query.text("scope"), query.optional_text("agent"), read_limit(query)
-            after_agent, after = query.optional_text("after_agent"), query.optional_text("after")
         key = None if after is None else Key(after_agent or agent or "", scope, after)
-        found = await self.memory.conversations(scope, agent=agent, limit=limit, after=key)
+        found = await self.requests.memory.conversations(scope, agent=agent, limit=limit, after=key)
         last = last_of_page(found, limit)
         following = None if last is None else {"after_agent": last.agent, "after": last.conversation}
-        return await large_json_response({"conversations": to_json(found), "next": following})
+        return {"conversations": found, "next": following}
 
 
 class Inspector:
@@ -170,8 +168,8 @@ class Inspector:
         memory = memory_or_node.memory if isinstance(memory_or_node, Node) else memory_or_node
         self._memory, self._access, self.requests = memory, access, requests
         self._streams = ChangeStreams(poll_seconds=poll_seconds, is_closing=lambda: requests.closing)
-        self._routes = routes = InspectorRoutes(memory, access, write=write)
         reader = RequestReader(memory, node, body_seconds=BODY_SECONDS)
+        self._routes = routes = InspectorRoutes(reader, access, write=write)
         reads, edits = ConversationReads(reader), ConversationEdits(reader)
         self._files = _read_page()
         app = Starlette(
