@@ -28,8 +28,6 @@ from autonomy_ctx.server.common.errors import SLOW_HEAD, TOO_MANY_CONNECTIONS, C
 from autonomy_ctx.server.common.limits import ServerLimits
 
 _BACKLOG = 2048
-# So much is written at once; a transport tells its protocol to pause from here on, too.
-_JOINED_BYTES = 64 * 1024
 # For cancelled requests to say so and be gone.
 _LAST_SECONDS = 1.0
 _ADVICE = {
@@ -37,40 +35,6 @@ _ADVICE = {
     errno.EACCES: "give a port of 1024 or more, or the right to listen there",
     errno.EADDRNOTAVAIL: "give an address of this machine",
 }
-
-
-class _JoinedWrites:
-    """A transport that sends together what is written in one round of the event loop.
-
-    A head and its body, or many small pieces of a stream that came at the same time, are one system call.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._waiting: list[bytes] = []
-        self._size = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._waiting:
-            self._loop.call_soon(self.flush)
-        self._waiting.append(data)
-        self._size += len(data)
-        if self._size >= _JOINED_BYTES:
-            # So that the sender learns in time that its client does not read.
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what waits."""
-        waiting, self._waiting, self._size = self._waiting, [], 0
-        if waiting and not self._transport.is_closing():
-            self._transport.write(b"".join(waiting))
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
 
 
 class _Connection(H11Protocol):
@@ -92,8 +56,7 @@ class _Connection(H11Protocol):
             self._refused, self.transport = True, transport
             self._end_with(TOO_MANY_CONNECTIONS)
             return
-        self._writes = _JoinedWrites(transport, self.loop)
-        super().connection_made(self._writes)  # type: ignore[arg-type]  # it has all that a transport has
+        super().connection_made(transport)
         self._watch_head()
 
     def _close_oldest_idle(self) -> bool:
@@ -131,7 +94,6 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request; the unread part of this response keeps its own time limit."""
-        self._writes.flush()
         super().on_response_complete()
         self._watch_head()
         self._watch_writing()

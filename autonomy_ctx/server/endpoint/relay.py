@@ -154,6 +154,7 @@ class ModelAnswer(Response):
         # Whether the client was sent, or is to be sent, more than heartbeats.
         is_begun = has_events = False
         while (chunk := await response.read_chunk()) is not None:
+            ready = 0
             for piece in splitter.feed(chunk):
                 error = api.error_of(piece)
                 if error is not None:
@@ -163,7 +164,7 @@ class ModelAnswer(Response):
                         return _Refusal(overflow, response, bytes(waiting + piece.raw))
                 reader.feed(piece)
                 if api.is_last(piece):
-                    await sender.send_some(response, waiting)
+                    await sender.send_some(response, bytes(waiting))
                     if not has_failed:
                         await self._store_answer(reader.finish())
                     await sender.end(piece.raw)
@@ -172,14 +173,17 @@ class ModelAnswer(Response):
                 waiting += piece.raw
                 has_events = has_events or not piece.is_heartbeat
                 if piece.is_heartbeat or is_begun or not api.is_preface(piece):
-                    await sender.send_some(response, waiting)
-                    is_begun = has_events
+                    ready, is_begun = len(waiting), has_events
+            # What came together goes on together.
+            if ready:
+                await sender.send_some(response, bytes(waiting[:ready]))
+                del waiting[:ready]
         answer = reader.finish()
         if not has_failed and answer.reply.stop is None:
             raise UpstreamFailure(f"{self._upstream.host} broke off its answer", code="upstream_broke_off")
         if not has_failed:
             await self._store_answer(answer)
-        await sender.send_some(response, waiting)
+        await sender.send_some(response, bytes(waiting))
         await sender.end(splitter.rest)
         return None
 
@@ -217,8 +221,8 @@ class PassedThrough(Response):
             group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
             try:
                 while (chunk := await response.read_chunk()) is not None:
-                    await sender.send_some(response, bytearray(chunk))
-                await sender.send_some(response, bytearray())
+                    await sender.send_some(response, chunk)
+                await sender.send_some(response, b"")
                 await sender.end(b"")
             except UpstreamFailure:
                 # The body stays without its end, so the client sees that it is not whole.
@@ -246,12 +250,10 @@ class _Sender:
         self.started = self.ended = False
         self.send: Any = None
 
-    async def send_some(self, response: UpstreamResponse, waiting: bytearray) -> None:
-        """Send what is there, and empty it."""
+    async def send_some(self, response: UpstreamResponse, piece: bytes) -> None:
+        """Send what is there."""
         await self._start(response.status, response.headers)
-        if waiting:
-            piece = bytes(waiting)
-            waiting.clear()
+        if piece:
             await send_piece(self.send, piece)
             self._on_first()
 
