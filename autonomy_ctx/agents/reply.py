@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import anyio
+from anyio.abc import AsyncResource
 
 from autonomy_ctx.agents.turn_queue import EnclosingTurns, enclosing_turns, enter_turns
 from autonomy_ctx.background import Background
@@ -109,7 +110,7 @@ def event_size(event: AgentEvent) -> int:
             return _EVENT_SIZE
 
 
-class AgentStream:
+class AgentStream(AsyncResource):
     """The events of one turn. The last is `TurnEnded` with the reply. The first `async for` starts the turn.
 
     With `max_buffered`, in characters, the turn waits while more than that is unread. Without it, the turn
@@ -162,12 +163,6 @@ class AgentStream:
         self._cancel()
         while self._started and not self._finished:
             await self._wakeup.wait()
-
-    async def __aenter__(self) -> AgentStream:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     async def _run_in_background(self) -> None:
         enter_turns(self._enclosing)

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 import httpx2
 import mcp_types
-from anyio.abc import TaskGroup
+from anyio.abc import ObjectReceiveStream, TaskGroup
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -319,7 +319,7 @@ class _TooManyTools(ValueError):
         )
 
 
-class _FollowedStream:
+class _FollowedStream(ObjectReceiveStream[Any]):
     """A transport's stream of messages: it shows each to `check`, and says when it has ended."""
 
     def __init__(self, stream: Any, ended: anyio.Event, check: Callable[[Any], None]) -> None:
@@ -343,21 +343,6 @@ class _FollowedStream:
     async def aclose(self) -> None:
         """Read no more."""
         await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

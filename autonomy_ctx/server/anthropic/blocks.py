@@ -49,11 +49,6 @@ class MessageBlocks(NamedTuple):
     first: int
     last: int
 
-    @property
-    def is_all(self) -> bool:
-        """True if these are all blocks of the message."""
-        return self.first == 0 and self.last == len(blocks_of(self.message))
-
 
 def blocks_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The content of a message as blocks."""
