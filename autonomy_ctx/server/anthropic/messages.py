@@ -38,7 +38,7 @@ from autonomy_ctx.server.endpoint.client_api import (
 )
 from autonomy_ctx.server.endpoint.errors import EndpointError
 from autonomy_ctx.server.endpoint.history import fingerprint
-from autonomy_ctx.server.endpoint.upstream import StreamPiece
+from autonomy_ctx.server.endpoint.upstream import StreamPiece, read_object
 
 SESSION_HEADER = "x-claude-code-session-id"
 AGENT_HEADER = "x-claude-code-agent-id"
@@ -320,10 +320,8 @@ def _with_input(block: Mapping[str, Any]) -> Mapping[str, Any]:
     """A block of a stream, whose input came as text."""
     if not isinstance(block.get("input"), str):
         return block
-    try:
-        return {**block, "input": json.loads(block["input"] or "{}")}
-    except (ValueError, RecursionError):
-        return block
+    found = read_object(block["input"] or "{}")
+    return block if found is None else {**block, "input": found}
 
 
 def _find_session(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
@@ -335,14 +333,7 @@ def _find_session(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | 
         return None
     user = as_text(as_mapping(body.get("metadata")).get("user_id"))
     found = _SESSION.search(user)
-    session = headers.get(SESSION_HEADER) or (found[1] if found else _read_session(user))
+    named = found[1] if found else as_nonempty_text((read_object(user) or {}).get("session_id"))
+    session = headers.get(SESSION_HEADER) or named
     agent = headers.get(AGENT_HEADER)
     return f"{session}/{agent}" if session and agent else session or None
-
-
-def _read_session(user: str) -> str | None:
-    try:
-        data = json.loads(user) if user.startswith("{") else None
-    except (ValueError, RecursionError):
-        return None
-    return as_nonempty_text(as_mapping(data).get("session_id"))

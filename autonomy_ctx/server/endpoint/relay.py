@@ -6,7 +6,6 @@ called again with a smaller context. A stream that breaks off ends with an error
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -38,6 +37,7 @@ from autonomy_ctx.server.endpoint.upstream import (
     Upstream,
     UpstreamFailure,
     UpstreamResponse,
+    read_object,
 )
 
 logger = logging.getLogger("autonomy_ctx.server")
@@ -132,7 +132,7 @@ class ModelAnswer(Response):
             if is_good and response.content_type == "text/event-stream":
                 return await self._relay_stream(response, may_retry)
             body = await response.read_all()
-            data = _json_object(body)
+            data = read_object(body) or {}
             is_good = is_good and not data.get("error")
             overflow = None if is_good else find_overflow(max(response.status, 400), body)
             if overflow is not None and may_retry:
@@ -291,11 +291,3 @@ class _Sender:
             headers = [*headers, (OMITTED_HEADER, shown)]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        data = None
-    return data if isinstance(data, dict) else {}

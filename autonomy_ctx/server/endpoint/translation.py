@@ -7,13 +7,12 @@ that only its provider can read.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -56,6 +55,7 @@ from autonomy_ctx.server.endpoint.upstream import (
     Upstream,
     UpstreamFailure,
     UpstreamResponse,
+    read_object,
 )
 from autonomy_ctx.server.openai.api import SOURCE as OPENAI_SOURCE
 from autonomy_ctx.server.openai.chat_completions import ChatCompletions
@@ -193,9 +193,7 @@ class Translation(ClientApi):
 
     def translate(self, response: UpstreamResponse) -> UpstreamResponse:
         """An answer of upstream as the client's API has it."""
-        return _TranslatedResponse(
-            response.status, response.headers, response._body, response._upstream, _Answer(self, response)
-        )
+        return replace(response, read_chunk=_Answer(self, response).read_chunk)
 
     def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
         """The answer as upstream gave it."""
@@ -209,7 +207,7 @@ class Translation(ClientApi):
         """The models of upstream, or the one at `path`, in the form of the client's API."""
         sent = translate_headers(headers, self.target, key_header=self.key_header)
         async with upstream.send("GET", path, sent, None) as response:
-            data = _read_object(await response.read_all())
+            data = read_object(await response.read_all()) or {}
         if response.status >= 300:
             return self.error_response(_to_error(data, response.status))
         is_anthropic = self._source == "anthropic"
@@ -277,9 +275,9 @@ class _Answer:
     async def read_chunk(self) -> bytes | None:
         """The next bytes for the client; None at the end."""
         while not self._ended:
-            chunk = await UpstreamResponse.read_chunk(self._response)
             if not self._is_stream:
-                return self._translate_whole((chunk or b"") + await UpstreamResponse.read_all(self._response))
+                return self._translate_whole(await self._response.read_all())
+            chunk = await self._response.read_chunk()
             pieces = [] if chunk is None else self._splitter.feed(chunk)
             if chunk is None:
                 return self._finish()
@@ -319,7 +317,7 @@ class _Answer:
 
     def _translate_whole(self, body: bytes) -> bytes:
         self._ended = True
-        data = _read_object(body)
+        data = read_object(body) or {}
         if self._response.status >= 300 or data.get("error") or not data:
             return bytes(self._api.error_response(_to_error(data, self._response.status)).body)
         reply = self._api._target_format.reply(data)
@@ -327,25 +325,6 @@ class _Answer:
             raise UpstreamFailure("upstream sent no answer that can be read")
         reply = self._api.note_answer(reply, self._id)
         return encode_json(self._writer.whole(reply))
-
-
-@dataclass(frozen=True, slots=True)
-class _TranslatedResponse(UpstreamResponse):
-    """An answer whose body is the client's."""
-
-    answer: _Answer
-
-    async def read_chunk(self) -> bytes | None:
-        """The next bytes for the client; None at the end."""
-        return await self.answer.read_chunk()
-
-
-def _read_object(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
 
 
 def _to_error(data: Mapping[str, Any], status: int) -> EndpointError:

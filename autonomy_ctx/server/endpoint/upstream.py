@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -65,18 +66,14 @@ class UpstreamResponse:
 
     status: int
     headers: list[tuple[str, str]]
-    _body: ResponseBody
-    _upstream: Upstream
+    # The next bytes, None at the end; raises `UpstreamFailure` if they do not arrive.
+    read_chunk: Callable[[], Awaitable[bytes | None]]
 
     @property
     def content_type(self) -> str:
         """The type of the body, without its parameters."""
         found = next((value for name, value in self.headers if name == "content-type"), "")
         return found.partition(";")[0].strip().lower()
-
-    async def read_chunk(self) -> bytes | None:
-        """The next bytes, None at the end; raises `UpstreamFailure` if they do not arrive."""
-        return await self._upstream.read_chunk(self._body)
 
     async def read_all(self) -> bytes:
         """The rest of the body."""
@@ -166,12 +163,11 @@ class Upstream:
             found = [(name.lower(), value) for name, value in body.headers.items()]
             dropped = _hop_headers(found) | _ANSWER_HEADERS
             kept = [(name, value) for name, value in found if name not in dropped]
-            yield UpstreamResponse(body.status, kept, body, self)
+            yield UpstreamResponse(body.status, kept, partial(self._read_chunk, body))
         finally:
             await body.aclose()
 
-    async def read_chunk(self, body: ResponseBody) -> bytes | None:
-        """Some more bytes of an answer; None at the end."""
+    async def _read_chunk(self, body: ResponseBody) -> bytes | None:
         failure: UpstreamFailure
         try:
             return await body.read_chunk()
@@ -293,8 +289,13 @@ def _read_piece(raw: bytes) -> StreamPiece:
     text = "\n".join(lines)
     if text.strip() == DONE_MARKER:
         return StreamPiece(raw, name, None, is_done=True)
+    return StreamPiece(raw, name, read_object(text))
+
+
+def read_object(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object; None for anything else."""
     try:
-        data = json.loads(text) if text else None
+        data = json.loads(text)
     except (ValueError, RecursionError):
-        data = None
-    return StreamPiece(raw, name, data if isinstance(data, dict) else None)
+        return None
+    return data if isinstance(data, dict) else None
