@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from autonomy_ctx.errors import InvalidArguments, UnknownFact, UnknownTurn
@@ -26,6 +26,7 @@ from autonomy_ctx.messages.fact import Fact, FactKind, fact_line
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
+from autonomy_ctx.server.common.arguments import ConversationTarget
 from autonomy_ctx.tools.arguments import convert_arguments
 from autonomy_ctx.tools.output import cap_text, clean_text
 from autonomy_ctx.tools.schema import Field, Shape
@@ -61,19 +62,6 @@ TARGET_FIELDS = (
         description="With which agent, where two have conversations of that name.",
     ),
 )
-
-
-class Target(NamedTuple):
-    """The conversation that a call is about, in the memory of its agent."""
-
-    memory: Memory
-    scope: str
-    conversation: str
-
-    @property
-    def key(self) -> Key:
-        """The key of the conversation."""
-        return Key(self.memory.agent, self.scope, self.conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +145,10 @@ class MemoryTools:
         values = convert_arguments(name, tool.parameters.object_kind, given)
         if tool.has_target:
             key = await self._find(name, values.pop(CONVERSATION, None), values.pop(AGENT, None))
-            values[TARGET], names = Target(self._memory.for_agent(key.agent), *key[1:]), _names(key)
+            values[TARGET], names = (
+                ConversationTarget(self._memory.for_agent(key.agent), *key[1:]),
+                _names(key),
+            )
         try:
             answer = await tool.function(**values)
         except UnknownFact:
@@ -243,7 +234,7 @@ class MemoryTools:
         return MemoryAnswer("\n".join(lines), {"conversations": infos, "next": following})
 
     async def read_messages(
-        self, target: Target, first: int | None = None, last: int | None = None, offset: int = 0
+        self, target: ConversationTarget, first: int | None = None, last: int | None = None, offset: int = 0
     ) -> MemoryAnswer:
         """Read a conversation word for word, from one position to another, a page at a time; without
         positions, its newest messages.
@@ -265,7 +256,7 @@ class MemoryTools:
         data = {"first": first, "end": end, "next": reading_on if page.next else None}
         return MemoryAnswer(text, data)
 
-    async def read_summary(self, target: Target) -> MemoryAnswer:
+    async def read_summary(self, target: ConversationTarget) -> MemoryAnswer:
         """Read the summary of the older part of a conversation, with the positions that each part covers."""
         segments = (await target.memory.summary(*target[1:])).segments
         if not segments:
@@ -275,7 +266,7 @@ class MemoryTools:
         parts = [{"first": one.first, "last": one.last, "text": _clamp(one.text)} for one in segments]
         return MemoryAnswer("\n".join(blocks), {"parts": parts[-MAX_LISTED:]})
 
-    async def list_facts(self, target: Target, with_old: bool = False) -> MemoryAnswer:
+    async def list_facts(self, target: ConversationTarget, with_old: bool = False) -> MemoryAnswer:
         """List what holds now in a conversation: goals, rules, preferences, values, decisions, open points
         and artifacts, each with its id.
 
@@ -307,17 +298,18 @@ class MemoryTools:
         text = "\n".join(f"{row['kind']}: {row['text']}" for row in rows[:MAX_FACTS])
         return MemoryAnswer(_quote("profile", text), {"entries": rows[:MAX_FACTS]})
 
-    async def list_pins(self, target: Target) -> MemoryAnswer:
+    async def list_pins(self, target: ConversationTarget) -> MemoryAnswer:
         """List the pinned messages of a conversation: those that every context shows word for word."""
         pins = (await target.memory.summary(*target[1:])).pins
         if not pins:
             text = "No message of this conversation is pinned."
             return MemoryAnswer(text, {"pins": []})
         lines = [f"[{pin.position}] {indent_continuations(format_message(pin.message, {}))}" for pin in pins]
-        rows = [_row(target.key, Entry(pin.position, pin.message)) for pin in pins]
+        key = Key(target.memory.agent, *target[1:])
+        rows = [_row(key, Entry(pin.position, pin.message)) for pin in pins]
         return MemoryAnswer(_quote("pinned", "\n".join(lines)), {"pins": rows[:MAX_LISTED]})
 
-    async def explain_turn(self, target: Target, turn: str | None = None) -> MemoryAnswer:
+    async def explain_turn(self, target: ConversationTarget, turn: str | None = None) -> MemoryAnswer:
         """Explain what a model was shown in a turn: the tokens of each section and where they came from,
         what was left out and why, what was cached, and what changed since the turn before.
 
@@ -344,7 +336,7 @@ class MemoryTools:
 
     # -- editing ----------------------------------------------------------------------------------
 
-    async def pin_message(self, target: Target, position: int) -> MemoryAnswer:
+    async def pin_message(self, target: ConversationTarget, position: int) -> MemoryAnswer:
         """Pin a message: every later context of the conversation shows it word for word.
 
         Args:
@@ -375,7 +367,7 @@ class MemoryTools:
         told = f"Stored at position {position} of {key.conversation!r}{_with_agent(key.agent)}."
         return MemoryAnswer(told, {**_names(key), "position": position})
 
-    async def unpin_message(self, target: Target, position: int) -> MemoryAnswer:
+    async def unpin_message(self, target: ConversationTarget, position: int) -> MemoryAnswer:
         """Let a pinned message go: it is summarized like any other.
 
         Args:
@@ -386,7 +378,7 @@ class MemoryTools:
         text = f"Message {position} is not pinned any more."
         return MemoryAnswer(text, {"unpinned": position})
 
-    async def add_fact(self, target: Target, kind: FactKind, text: str) -> MemoryAnswer:
+    async def add_fact(self, target: ConversationTarget, kind: FactKind, text: str) -> MemoryAnswer:
         """Write down something that holds from now on in a conversation.
 
         Args:
@@ -396,7 +388,7 @@ class MemoryTools:
         fact = await target.memory.facts(*target[1:]).add(kind, text)
         return MemoryAnswer(f"Added: {fact_line(fact)}", {"fact": _fact_row(fact)})
 
-    async def replace_fact(self, target: Target, fact_id: str, text: str) -> MemoryAnswer:
+    async def replace_fact(self, target: ConversationTarget, fact_id: str, text: str) -> MemoryAnswer:
         """Put a new fact in the place of one that no longer holds; the old one stays in the history.
 
         Args:
@@ -407,7 +399,7 @@ class MemoryTools:
         fact = await facts.replace(fact_id, text)
         return MemoryAnswer(f"Replaced: {fact_line(fact)}", {"fact": _fact_row(fact)})
 
-    async def remove_fact(self, target: Target, fact_id: str) -> MemoryAnswer:
+    async def remove_fact(self, target: ConversationTarget, fact_id: str) -> MemoryAnswer:
         """Forget a fact that was never true. For one that no longer holds, use `replace_fact`.
 
         Args:
@@ -464,7 +456,7 @@ class MemoryTools:
         there = f"there are {_list_names(keys)}" if keys else "there are none"
         return f"names no conversation that has messages; {there}"
 
-    async def _find_message(self, tool: str, target: Target, position: int) -> str:
+    async def _find_message(self, tool: str, target: ConversationTarget, position: int) -> str:
         """The id of the message at a position."""
         end = (await target.memory.head(*target[1:])).position
         if 1 <= position <= end:
