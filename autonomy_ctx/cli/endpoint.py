@@ -25,7 +25,7 @@ from autonomy_ctx.cli.workers import Workers, wait_for_parent_death
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.providers import sends_in_clear
-from autonomy_ctx.server.common.limits import IDLE_SECONDS
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.validation import format_url, is_loopback
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ServerOptions:
     port: Annotated[int, typer.Option("--port", "-p")] = 8000
     token: Annotated[str | None, typer.Option(metavar="TOKEN", envvar=TOKEN_VARIABLE)] = None
     write: bool = False
-    idle_seconds: Annotated[float, typer.Option(metavar="SECONDS")] = IDLE_SECONDS
+    idle_seconds: Annotated[float, typer.Option(metavar="SECONDS")] = ServerLimits.idle_seconds
     memory: MemoryOption = None
 
 

@@ -9,19 +9,8 @@ from dataclasses import dataclass
 
 from autonomy_ctx.validation import check_int, check_seconds
 
-# Node and background need two more seconds at most: all is closed within five.
-GRACE_SECONDS = 2.0
-HEADER_SECONDS = 10.0
-BODY_SECONDS = 60.0
-WRITE_SECONDS = 30.0
-# Longer than what is in front keeps a connection: httpx 5 s, nginx and the balancers of AWS 60 s, Go 90 s.
-IDLE_SECONDS = 120.0
-KEEP_ALIVE_SECONDS = 15.0
-MAX_CONNECTIONS = 512
-MAX_BUFFERED = 1024 * 1024
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerLimits:
     """The limits of a server.
 
@@ -36,14 +25,16 @@ class ServerLimits:
     `keep_alive_seconds`.
     """
 
-    header_seconds: float = HEADER_SECONDS
-    body_seconds: float = BODY_SECONDS
-    write_seconds: float = WRITE_SECONDS
-    idle_seconds: float = IDLE_SECONDS
-    max_connections: int = MAX_CONNECTIONS
-    max_buffered: int = MAX_BUFFERED
-    grace_seconds: float = GRACE_SECONDS
-    keep_alive_seconds: float = KEEP_ALIVE_SECONDS
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
+    write_seconds: float = 30.0
+    # Longer than what is in front keeps a connection: httpx 5 s, nginx and balancers of AWS 60 s, Go 90 s.
+    idle_seconds: float = 120.0
+    max_connections: int = 512
+    max_buffered: int = 1024 * 1024
+    # Node and background need two more seconds at most: all is closed within five.
+    grace_seconds: float = 2.0
+    keep_alive_seconds: float = 15.0
 
     def __post_init__(self) -> None:
         check_seconds("grace_seconds", self.grace_seconds, zero=True)

@@ -32,7 +32,7 @@ from autonomy_ctx.server.common.app import BODY_LIMIT, ActiveRequests, RequestGa
 from autonomy_ctx.server.common.arguments import BodyTooLarge, is_encoded, is_json, read_bytes
 from autonomy_ctx.server.common.auth import METRICS_PATH, AccessPolicy, has_token
 from autonomy_ctx.server.common.errors import RequestRefused
-from autonomy_ctx.server.common.limits import BODY_SECONDS, IDLE_SECONDS, ServerLimits
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.server.common.listener import run_on
 from autonomy_ctx.server.common.prometheus import MEDIA_TYPE, prometheus_text
 from autonomy_ctx.server.common.responses import json_response
@@ -100,7 +100,7 @@ def endpoint_app(
     turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
     allowed_hosts: Sequence[str] = (),
     timeout: float = SILENCE_SECONDS,
-    body_seconds: float = BODY_SECONDS,
+    body_seconds: float = ServerLimits.body_seconds,
     max_body_bytes: int = BODY_LIMIT,
     http_client: Any = None,
     **options: Unpack[EngineOptions],
@@ -133,18 +133,17 @@ def endpoint_app(
     check_int("max_body_bytes", max_body_bytes)
     if upstream_api not in (None, *UPSTREAM_APIS):
         raise ValueError(f"upstream_api must be one of {', '.join(UPSTREAM_APIS)}, not {upstream_api!r}")
+    behind = Upstream(upstream, api_key=api_key, timeout=timeout, http_client=http_client)
+    engine = ContextEngine(scope=str if scope is None else scope, **options)
     return EndpointApp(
-        Upstream(upstream, api_key=api_key, timeout=timeout, http_client=http_client),
-        ContextEngine(scope=str if scope is None else scope, **options),
+        behind,
+        Conversations(engine, turn_wait_seconds=turn_wait_seconds, names_conversations=cache_fields),
+        client_apis(behind.url, upstream_api, by_user=conversation_by_user),
         TenantAccess(partial(_authenticate, authenticate, scope), rate_limit),
         # Who is authenticated by a key needs no other protection from pages that point their name here.
         AccessPolicy(loopback=authenticate is None or bool(allowed_hosts), hosts=hosts),
         shares_key=scope is None and api_key is not None,
         has_tenants=scope is None,
-        conversation_by_user=conversation_by_user,
-        cache_fields=cache_fields,
-        upstream_api=upstream_api,
-        turn_wait_seconds=turn_wait_seconds,
         body_seconds=body_seconds,
         max_body_bytes=max_body_bytes,
     )
@@ -167,30 +166,23 @@ class EndpointApp(AsyncResource):
     def __init__(
         self,
         upstream: Upstream,
-        engine: ContextEngine,
+        conversations: Conversations,
+        apis: list[ClientApi],
         access: TenantAccess,
         policy: AccessPolicy,
         *,
         shares_key: bool,
         has_tenants: bool,
-        conversation_by_user: bool,
-        cache_fields: bool,
-        upstream_api: UpstreamApi | None,
-        turn_wait_seconds: float | None,
         body_seconds: float,
         max_body_bytes: int,
     ) -> None:
-        self.engine, self.requests = engine, ActiveRequests()
+        self.engine, self.requests = conversations.engine, ActiveRequests()
         self._upstream, self._access, self._shares_key = upstream, access, shares_key
         self._has_tenants = has_tenants
         # With it, `/metrics` answers beside tenants, too.
         self.metrics_token: str | None = None
         self._body_seconds, self._max_body_bytes = body_seconds, max_body_bytes
-        self._conversations = Conversations(
-            engine, turn_wait_seconds=turn_wait_seconds, names_conversations=cache_fields
-        )
-        apis = client_apis(upstream.url, upstream_api, by_user=conversation_by_user)
-        self._apis = apis
+        self._conversations, self._apis = conversations, apis
         # The first parts of addresses that were only passed through, each to be logged once.
         self._unknown_routes: set[str] = set()
         # What is posted there is answered; any other request is passed through.
@@ -369,7 +361,7 @@ async def endpoint_server(
     host: str,
     token: str,
     write: bool,
-    idle_seconds: float = IDLE_SECONDS,
+    idle_seconds: float = ServerLimits.idle_seconds,
 ) -> AsyncIterator[None]:
     """Run an endpoint with the inspector of its memory while the context is open."""
     host = "127.0.0.1" if host.lower() == "localhost" else host

@@ -131,7 +131,7 @@ class Conversations:
         turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
         names_conversations: bool = False,
     ) -> None:
-        self._engine, self._memory = engine, engine.memory
+        self.engine, self._memory = engine, engine.memory
         self._names_conversations = names_conversations
         self._turns, self._metrics = TurnQueue(engine.memory.agent), AgentMetrics()
         self._turn_wait_seconds = turn_wait_seconds
@@ -156,7 +156,7 @@ class Conversations:
             yield
             return
         key = make_key(self._memory.agent, scope, request.conversation)
-        lease = TurnLease(self._memory, key, TURN_LEASE_SECONDS, self._engine.background, self._metrics)
+        lease = TurnLease(self._memory, key, TURN_LEASE_SECONDS, self.engine.background, self._metrics)
 
         async def begin(is_alone: bool) -> bool:
             start = await lease.begin()
@@ -175,7 +175,7 @@ class Conversations:
         last, self._tickets[key] = self._requests.get(key), ticket
         if last is None or last.ticket + 1 != ticket:
             self._requests.pop(key, None)
-            self._engine.forget(key)
+            self.engine.forget(key)
 
     async def begin(self, scope: str, request: ClientRequest) -> Exchange:
         """Store the new messages of a request, and compose the context to send instead."""
@@ -204,7 +204,7 @@ class Conversations:
             if request.model is not None:
                 self._windows[exchange.key.scope, request.model] = window
         try:
-            context = await self._engine.compose(
+            context = await self.engine.compose(
                 exchange.key,
                 exchange.context.history,
                 instructions=request.instructions,
@@ -241,7 +241,7 @@ class Conversations:
         read = await self._read(request)
         said = _identify(read, chain_ids(await _fingerprints(read)))
         key, new = await self._find_end(scope, request, said)
-        context = await self._engine.compose_stored(
+        context = await self.engine.compose_stored(
             key,
             instructions=request.instructions,
             tools=request.api.tools(request.body),
@@ -271,7 +271,7 @@ class Conversations:
             if found is not None:
                 key = found.key
                 break
-        branch = await self._engine.current_conversation(key.conversation, scope=scope)
+        branch = await self.engine.current_conversation(key.conversation, scope=scope)
         newest = await self._memory.read(scope, branch, limit=1)
         ids = [one.stored_id for one in said]
         if newest.entries and newest.entries[-1].message.id in ids:
@@ -280,7 +280,7 @@ class Conversations:
 
     async def get_metrics(self) -> dict[str, Mapping[str, Any]]:
         """The counters of memory, and of the conversations with clients, as a node has them."""
-        counts = self._metrics.collect(self._engine.template)
+        counts = self._metrics.collect(self.engine.template)
         return {"memory": await self._memory.get_metrics(), f"agent:{self._memory.agent}": counts}
 
     async def finish(self, exchange: Exchange, answer: UpstreamAnswer) -> None:
@@ -313,7 +313,7 @@ class Conversations:
         self._metrics.count("epochs_ended", exchange.context.composed.end_reason is not None)
         self._metrics.add_usage(reply.usage)
         said = _chain_from([SourcedMessage(one) for one in answer.messages], 0, question.stored_id)
-        branch = await self._engine.store_reply(
+        branch = await self.engine.store_reply(
             exchange.key, exchange.context, *said, reply=reply, options=exchange.request.body
         )
         before, last = [fingerprint(one.message) for one in (question, *said)][-2:]
@@ -360,7 +360,7 @@ class Conversations:
             resends_history = last.resends_history
             continues = _continues(request, last)
             said, new = self._extend(last, request) if continues else (await self._read(request), 0)
-        branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
+        branch = await self.engine.current_conversation(key.conversation, scope=key.scope)
         is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
         if is_history or resends_history:
             placed = _chain_from(said, new)
@@ -422,7 +422,7 @@ class Conversations:
         if found.tools == _tools(request):
             return place
         key = place.key
-        branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
+        branch = await self.engine.current_conversation(key.conversation, scope=key.scope)
         name = await self._memory.fork(key.scope, branch, name=_new_conversation())
         return replace(place, key=key._replace(conversation=name))
 
@@ -496,7 +496,7 @@ class Conversations:
     async def _compose(
         self, place: _PlacedRequest, request: ClientRequest, max_tokens: int | None
     ) -> Exchange:
-        context = await self._engine.compose(
+        context = await self.engine.compose(
             place.key,
             await self._find_tail(place),
             after=place.after,
@@ -541,7 +541,7 @@ class Conversations:
         """The messages that the log may not have, and some before them: to compare all takes long."""
         tail = place.said[-TAIL_MESSAGES:]
         if len(tail) < len(place.said):
-            branch = await self._engine.current_conversation(place.key.conversation, scope=place.key.scope)
+            branch = await self.engine.current_conversation(place.key.conversation, scope=place.key.scope)
             newest = await self._memory.read(place.key.scope, branch, limit=1)
             if newest.entries and any(one.stored_id == newest.entries[-1].message.id for one in tail):
                 return tail
@@ -550,7 +550,7 @@ class Conversations:
     async def _record(self, exchange: Exchange, reply: ModelReply | None) -> None:
         """Let `explain` know what was sent."""
         options = exchange.request.body
-        await self._engine.record(
+        await self.engine.record(
             exchange.key, exchange.context, reply=reply, options=options, is_current=True
         )
 
@@ -588,7 +588,7 @@ class Conversations:
 
     def _context_limit(self, scope: str, request: ClientRequest) -> int | None:
         """Find the most tokens of a context, unless the template has a budget of its own."""
-        if self._engine.template.max_tokens is not None or request.model is None:
+        if self.engine.template.max_tokens is not None or request.model is None:
             return None
         window = self._windows.get((scope, request.model)) or find_context_window(request.model)
         return None if window is None else _room(window, request)

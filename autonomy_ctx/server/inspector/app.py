@@ -29,7 +29,7 @@ from autonomy_ctx.server.common.auth import InspectorAccess, check_token_text
 from autonomy_ctx.server.common.conversation_edits import ConversationEdits
 from autonomy_ctx.server.common.conversation_reads import ConversationReads, ListLimit, last_of_page
 from autonomy_ctx.server.common.errors import ClientError, RequestRefused
-from autonomy_ctx.server.common.limits import BODY_SECONDS, ServerLimits
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.server.common.listener import run_server
 from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, error_response
 from autonomy_ctx.server.inspector.watch import POLL_SECONDS, ChangeStream, ChangeStreams, ConversationWatch
@@ -168,7 +168,7 @@ class Inspector:
         memory = memory_or_node.memory if isinstance(memory_or_node, Node) else memory_or_node
         self._memory, self._access, self.requests = memory, access, requests
         self._streams = ChangeStreams(poll_seconds=poll_seconds, is_closing=lambda: requests.closing)
-        reader = RequestReader(memory, node, body_seconds=BODY_SECONDS)
+        reader = RequestReader(memory, node, body_seconds=ServerLimits.body_seconds)
         self._routes = routes = InspectorRoutes(reader, access, write=write)
         reads, edits = ConversationReads(reader), ConversationEdits(reader)
         self._files = _read_page()

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.errors import ServerError
 from autonomy_ctx.server.common.auth import AccessPolicy, check_token
-from autonomy_ctx.server.common.limits import (
-    BODY_SECONDS,
-    GRACE_SECONDS,
-    HEADER_SECONDS,
-    IDLE_SECONDS,
-    KEEP_ALIVE_SECONDS,
-    MAX_BUFFERED,
-    MAX_CONNECTIONS,
-    WRITE_SECONDS,
-    ServerLimits,
-)
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.validation import check_int, format_url, is_loopback
 
 if TYPE_CHECKING:
@@ -39,14 +29,14 @@ def http(
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
-    grace_seconds: float = GRACE_SECONDS,
-    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
-    header_seconds: float = HEADER_SECONDS,
-    body_seconds: float = BODY_SECONDS,
-    write_seconds: float = WRITE_SECONDS,
-    idle_seconds: float = IDLE_SECONDS,
-    max_connections: int = MAX_CONNECTIONS,
-    max_buffered: int = MAX_BUFFERED,
+    grace_seconds: float = ServerLimits.grace_seconds,
+    keep_alive_seconds: float = ServerLimits.keep_alive_seconds,
+    header_seconds: float = ServerLimits.header_seconds,
+    body_seconds: float = ServerLimits.body_seconds,
+    write_seconds: float = ServerLimits.write_seconds,
+    idle_seconds: float = ServerLimits.idle_seconds,
+    max_connections: int = ServerLimits.max_connections,
+    max_buffered: int = ServerLimits.max_buffered,
     inspector: Literal["read", "write"] | None = None,
 ) -> HttpServer:
     """An HTTP API for a node: pass it as `serve`. It needs `pip install 'autonomy-ctx[server]'`.

@@ -39,7 +39,7 @@ from autonomy_ctx.server.common.errors import (
     RequestRefused,
     log_unexpected,
 )
-from autonomy_ctx.server.common.limits import BODY_SECONDS, KEEP_ALIVE_SECONDS, MAX_BUFFERED, ServerLimits
+from autonomy_ctx.server.common.limits import ServerLimits
 from autonomy_ctx.server.common.responses import EXCEPTION_HANDLERS, large_json_response
 from autonomy_ctx.server.tenants.openapi import Operation, make_routes, openapi_document, operation
 from autonomy_ctx.validation import number_problem
@@ -298,9 +298,9 @@ def asgi(
     authenticate: Authenticate | None = None,
     scope: str | None = None,
     rate_limit: RateLimit | None = None,
-    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
-    body_seconds: float = BODY_SECONDS,
-    max_buffered: int = MAX_BUFFERED,
+    keep_alive_seconds: float = ServerLimits.keep_alive_seconds,
+    body_seconds: float = ServerLimits.body_seconds,
+    max_buffered: int = ServerLimits.max_buffered,
     security_schemes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TenantApi:
     """The API of a node as an ASGI application, for example to mount in FastAPI or Starlette.
