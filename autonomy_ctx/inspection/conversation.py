@@ -11,7 +11,7 @@ from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.compaction.writer import DOUBTFUL_MARK
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, read_forward, report_entry
-from autonomy_ctx.inspection.report import Report, from_seconds, make_report
+from autonomy_ctx.inspection.report import Report, bounds_fields, from_seconds, make_report
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import ConversationOutline, DueTask, FactEnd
@@ -133,7 +133,6 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     state = await memory.summary(scope, conversation)
     _, oldest = await read_forward(memory, scope, conversation, 0, 1)
     segments = tuple(report_segment(segment) for segment in state.segments)
-    bounds = await read_bounds(memory, key)
     outline = await memory.store.outline(key, ())
     turns = await list_turns(memory, scope, conversation)
     return ConversationReport(
@@ -147,8 +146,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
         covered=state.covered,
         summarized=state.written,
         window=state.head.position - state.covered,
-        floor=None if bounds is None else bounds.floor,
-        ceiling=None if bounds is None else bounds.ceiling,
+        **bounds_fields(await read_bounds(memory, key)),
         summary_tokens=sum(segment.tokens for segment in segments),
         segments=segments,
         facts=await report_facts(memory, scope, conversation, outline),

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeVar
 
+from autonomy_ctx.template.composed import WindowBounds
+
 R = TypeVar("R", bound="Report")
 
 
@@ -45,6 +47,11 @@ def make_report(kind: type[R], source: object, /, **values: Any) -> R:
     """Make a report of a value: `values` are given, all other fields are those of the value."""
     copied = [field.name for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
     return kind(**{name: getattr(source, name) for name in copied}, **values)
+
+
+def bounds_fields(bounds: WindowBounds | None) -> dict[str, Any]:
+    """The fields `floor` and `ceiling` of a report."""
+    return {"floor": None, "ceiling": None} if bounds is None else bounds._asdict()
 
 
 def from_seconds(seconds: float | None) -> datetime | None:

@@ -21,7 +21,7 @@ from autonomy_ctx.inspection.conversation import (
     report_facts,
     report_work,
 )
-from autonomy_ctx.inspection.report import Report, from_seconds, make_report
+from autonomy_ctx.inspection.report import Report, bounds_fields, from_seconds, make_report
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import MessageMark, SegmentVersion
 from autonomy_ctx.memory.store import MAX_POSITION, make_key
@@ -126,7 +126,6 @@ async def inspect_timeline(
     ]
     shown_segments = sorted(segments, key=lambda one: (one.state != "in force", -one.number))[:MAX_RANGES]
     shown_facts = sorted(facts, key=lambda one: (one.state != "holds", -one.position))[:MAX_RANGES]
-    bounds = await read_bounds(memory, key)
     return Timeline(
         **key._asdict(),
         head=state.head.position,
@@ -134,8 +133,7 @@ async def inspect_timeline(
         first=start,
         last=max(end, start),
         bucket=bucket,
-        floor=None if bounds is None else bounds.floor,
-        ceiling=None if bounds is None else bounds.ceiling,
+        **bounds_fields(await read_bounds(memory, key)),
         points=tuple(_points(marks, versions)),
         segments=tuple(sorted(shown_segments, key=lambda one: one.number)),
         segments_left_out=len(segments) - len(shown_segments),

@@ -25,7 +25,7 @@ from autonomy_ctx.formats.base import CacheMiss, Usage
 from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.inspection.changes import advise_on_end, describe_changes, describe_end
 from autonomy_ctx.inspection.message import MessageReport, message_fields
-from autonomy_ctx.inspection.report import Report, count_of, make_report, range_of, shorten
+from autonomy_ctx.inspection.report import Report, bounds_fields, count_of, make_report, range_of, shorten
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import MAX_POSITION, Key, Record, make_key
@@ -225,7 +225,8 @@ async def list_turns(
     await _check_known(memory, key)
     figures = await read_page(memory.store, key, before=before, limit=limit)
     contexts = {
-        record.name: record for record in await _read_records(memory, key, limit=max(limit, MAX_TURNS))
+        record.name: record
+        for record in await memory.store.read_records(key, RECORD_KIND, limit=max(limit, MAX_TURNS))
     }
     unnumbered = [turn for turn in map(parse_turn, contexts.values()) if turn.number is None]
     place = memory, key
@@ -246,7 +247,7 @@ async def inspect_turn(
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
     # The newest one needs only itself and the one before.
-    records = await _read_records(memory, key, limit=2 if turn is None else None)
+    records = await memory.store.read_records(key, RECORD_KIND, limit=2 if turn is None else None)
     at = await find_turn(memory, key, records, turn)
     shown = await read_step(memory, key, parse_turn(records[at]), step)
     before: ComposedContext | None = None
@@ -263,7 +264,7 @@ async def read_turn_steps(
     """Steps of turns, each given by the name of its turn and its number; None is the newest and the last."""
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
-    records = await _read_records(memory, key, limit=None)
+    records = await memory.store.read_records(key, RECORD_KIND)
     return [
         await read_step(memory, key, parse_turn(records[await find_turn(memory, key, records, turn)]), step)
         for turn, step in turns
@@ -305,10 +306,6 @@ async def read_step(memory: Memory, key: Key, turn: TurnRecord, step: int | None
     return StepContext(turn, step or len(turn.steps), context)
 
 
-async def _read_records(memory: Memory, key: Key, *, limit: int | None) -> list[Record]:
-    return await memory.store.read_records(key, RECORD_KIND, limit=limit)
-
-
 async def _check_known(memory: Memory, key: Key) -> None:
     if not (await memory.head(key.scope, key.conversation)).count:
         raise UnknownConversation(key.conversation)
@@ -346,22 +343,16 @@ async def _figures_info(
     has_context = name in contexts
     if not has_context and name and len(contexts) >= MAX_TURNS:
         has_context = bool(await memory.store.read_records(key, RECORD_KIND, name=name))
-    return TurnInfo(
-        number=figures.number,
+    return make_report(
+        TurnInfo,
+        figures,
         id=name,
         at=datetime.fromtimestamp(at, UTC),
         seconds=None if figures.milliseconds is None else figures.milliseconds / 1000,
-        steps=figures.steps,
-        model=figures.model,
-        tokens=figures.tokens,
-        request_tokens=figures.request_tokens,
-        shared_tokens=figures.shared_tokens,
         sections=tuple(
             SectionTokens(name=name, tokens=tokens, summary_tokens=summary)
             for name, (tokens, summary) in figures.sections.items()
         ),
-        usage=figures.usage,
-        cost=figures.cost,
         epoch=figures.epoch or None,
         end_reasons=tuple(EndReason(reason) for reason in figures.end_reasons),
         position=figures.position or None,
@@ -417,7 +408,7 @@ def _report(
     turn, number, context = shown
     messages = tuple(_messages(context, turn.steps[number - 1].head_length))
     cached = sum(message.cached_tokens for message in messages)
-    usage, model, bounds, thinking = context.usage, context.model, context.bounds, context.thinking
+    usage, model, thinking = context.usage, context.model, context.thinking
     price = None if model is None else price_of(model)
     output = 0 if usage is None else usage.output_tokens
     changes = [describe_end(reason) for reason in _end_reasons(turn.steps[:number])]
@@ -425,7 +416,9 @@ def _report(
         changes += describe_changes(before, context)
     if before is not None and before.model not in (None, model):
         changes.insert(0, f"the model changed from {before.model} to {model}")
-    return TurnReport(
+    return make_report(
+        TurnReport,
+        context,
         **key._asdict(),
         number=turn.number,
         id=turn.id,
@@ -433,18 +426,12 @@ def _report(
         position=turn.steps[0].newest_position,
         step=number,
         steps=len(turn.steps),
-        model=model,
         epoch=context.epoch or None,
-        end_reason=context.end_reason,
         advice=advise_on_end(context.end_reason),
-        tokens=context.tokens,
-        tool_tokens=context.tool_tokens,
         request_tokens=None if context.definitions is None else context.request_tokens,
         cached_tokens=cached,
         new_tokens=context.tokens - cached,
         cached_messages=sum(message.is_cached for message in messages),
-        milliseconds=context.milliseconds,
-        usage=usage,
         turn_usage=total_usage(turn),
         thinking=TurnThinking(
             sent=len(thinking.sent),
@@ -453,16 +440,13 @@ def _report(
             is_refused=thinking.refused,
             is_summary_refused=bool(thinking.refused_block),
         ),
-        cache_miss=context.cache_miss,
         cost=TurnCost(
             estimated=None if price is None else context.estimated_cost(price, output_tokens=output),
             reported=None if price is None or usage is None else estimate_cost(usage, price),
             turn=turn_cost(turn),
             price=price,
         ),
-        budget=context.budget,
-        floor=None if bounds is None else bounds.floor,
-        ceiling=None if bounds is None else bounds.ceiling,
+        **bounds_fields(context.bounds),
         sections=tuple(_section(one, context, messages, before) for one in context.sections),
         definitions=context.definitions or (),
         messages=messages,
