@@ -28,6 +28,7 @@ from typing import (
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.agents.tool_search import ToolListing
 from autonomy_ctx.agents.turn_queue import TurnLease
 from autonomy_ctx.background import Background
 from autonomy_ctx.containers.pool import ContextPool
@@ -53,7 +54,7 @@ from autonomy_ctx.template.epoch_store import EPOCH_KIND, StoredEpochs, composer
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
-from autonomy_ctx.tools.tool import Tool, ToolRegistry, ToolSource, tools_by_name
+from autonomy_ctx.tools.tool import ToolRegistry, ToolSource, tools_by_name
 from autonomy_ctx.validation import check_int, check_number, check_seconds
 
 if TYPE_CHECKING:
@@ -198,24 +199,12 @@ class Host(Protocol):
         """Remove a closed agent."""
 
 
-# The options that JSON can hold as they are.
-_PLAIN_OPTIONS = (
-    "enable_ask_for_user_input",
-    "enable_filesystem",
-    "enable_recall",
-    "enable_pins",
-    "enable_compaction",
-    "filesystem_visibility",
-    "tool_budget",
-    "explain_turns",
-    "explain_seconds",
-    "clear_results_after",
-    "clear_images_after",
-    "max_image_side",
-    "context",
-    "turn_lease_seconds",
-    "turn_wait_seconds",
-)
+# The options that a saved agent does not have, or not as they are. JSON can hold all others.
+_OTHER_NAMES = """
+description tools instructions model node context_summary context_template builtin_tools filesystem_root
+subagents limits clock new_id
+"""
+_OTHER_OPTIONS = frozenset(_OTHER_NAMES.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +273,7 @@ class AgentOptions:
 
         A model, a template and memory cannot be saved.
         """
-        options = {name: getattr(self, name) for name in _PLAIN_OPTIONS}
+        options = {name: value for name, value in self.arguments().items() if name not in _OTHER_OPTIONS}
         options["filesystem_root"] = None if self.filesystem_root is None else str(self.filesystem_root)
         options["builtin_tools"] = list(self.builtin_tools)
         options["context_summary"] = _summary_options(self.context_summary)
@@ -359,12 +348,7 @@ class TurnEnvironment(NamedTuple):
     memory: Memory
     model: Any
     template: ContextTemplate
-    tools: Mapping[str, Tool[..., Any]]
-    specs: Sequence[Mapping[str, Any]]
-    # The names of the tools that the model has to find.
-    tool_catalog: str
-    # Sent with each request, and no part of the context until the model has found them.
-    deferred: Sequence[Mapping[str, Any]]
+    listing: ToolListing
     items: ItemsByConversation
     records: ContextRecords
     limits: TurnLimits
@@ -384,9 +368,9 @@ class TurnEnvironment(NamedTuple):
 
     def specs_to_send(self, *, reads_items: bool) -> Sequence[Mapping[str, Any]]:
         """The tool specs for the model. The tool that reads items is included only if there can be items."""
-        if reads_items or ITEM_TOOL not in self.tools:
-            return self.specs
-        return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
+        if reads_items or ITEM_TOOL not in self.listing.tools:
+            return self.listing.specs
+        return [spec for spec in self.listing.specs if spec["name"] != ITEM_TOOL]
 
     async def read_epochs(self, key: Key) -> StoredEpochs:
         """The epochs of a conversation that this agent has sent."""

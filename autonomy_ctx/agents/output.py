@@ -64,7 +64,7 @@ class TurnOutput:
         """Store an instruction behind what the user said, unless the provider has a field for the schema."""
         model = environment.model
         if isinstance(model, Model):
-            self.sent = model.sent_output(self.schema, environment.specs)
+            self.sent = model.sent_output(self.schema, environment.listing.specs)
         if self.sent is not None:
             return []
         # If the user's message is sent again, the same instruction is stored once.

@@ -74,7 +74,7 @@ async def run_tool_turns(
 
 
 async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[Any]:
-    tool = environment.tools[turn.tool]
+    tool = environment.listing.tools[turn.tool]
     items = await environment.items.load(key)
     # The timeout of the turn, else of the tool, else of the agent.
     timeouts = (turn.timeout, tool.timeout, environment.limits.tool_timeout)

@@ -39,7 +39,7 @@ class ToolListing(NamedTuple):
     tools: Mapping[str, Tool[..., Any]]
     specs: Sequence[Mapping[str, Any]]
     catalog: str = ""
-    # Sent, but read by the model only once they are found.
+    # Sent with each request, and no part of the context until the model has found them.
     deferred: Sequence[Mapping[str, Any]] = ()
 
     @classmethod

@@ -343,9 +343,9 @@ class TurnRunner:
         if not counter.calibration.reports and isinstance(counter.text_counter, EstimatedTextCounter):
             info = model_info(environment.model)
             counter.calibration.assume(1.0 if info is None else info.tokenizer_factor)
-        items = await environment.items.load(self._key)
+        items, listing = await environment.items.load(self._key), environment.listing
         # From the first request on, if items are expected: another list of tools ends an epoch.
-        reads_items = ITEM_TOOL in environment.tools and (environment.expects_items or len(items.pool) > 0)
+        reads_items = ITEM_TOOL in listing.tools and (environment.expects_items or len(items.pool) > 0)
         composed = await environment.template.compose(
             environment.memory,
             scope,
@@ -356,9 +356,9 @@ class TurnRunner:
                     queue=items.queue.items,
                     pool=items.pool.view(),
                     reads_items=reads_items,
-                    reads_results=RESULT_TOOL in environment.tools,
-                    tool_catalog=environment.tool_catalog,
-                    deferred_tools=environment.deferred,
+                    reads_results=RESULT_TOOL in listing.tools,
+                    tool_catalog=listing.catalog,
+                    deferred_tools=listing.deferred,
                     turn_position=self._position or None,
                 ),
             ),
@@ -432,7 +432,7 @@ class TurnRunner:
         reply = await complete(
             environment.model,
             composed.messages,
-            tools=[*self._specs, *environment.deferred],
+            tools=[*self._specs, *environment.listing.deferred],
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
@@ -498,7 +498,8 @@ class TurnRunner:
         """Run calls and give their outcomes, in their order; `on_end` gets each as it ends."""
         environment, limits = self._environment, self._environment.limits
         # A call of a tool on demand is run, and told to hooks, as that of the tool itself.
-        made, tools = [unwrap_call(call, environment.tools) for call in calls], environment.tools
+        tools = environment.listing.tools
+        made = [unwrap_call(call, tools) for call in calls]
         own = {id(one): call for one, call in zip(made, calls, strict=True)}
 
         async def end(outcome: CallOutcome) -> None:
@@ -511,7 +512,7 @@ class TurnRunner:
         ended = iter(
             await run_calls(
                 [call for index, call in enumerate(made) if index not in vetoed],
-                environment.tools,
+                tools,
                 inject=environment.injected(self._key, items.pool),
                 timeout=limits.tool_timeout,
                 output_limit=limits.tool_output,

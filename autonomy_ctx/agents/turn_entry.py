@@ -66,7 +66,7 @@ def reads_log(environment: TurnEnvironment) -> bool:
     # Imported here and below: built-in tools are made when their modules are imported.
     from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 
-    return ask_user_for_input.name in environment.tools
+    return ask_user_for_input.name in environment.listing.tools
 
 
 async def _has_mail(environment: TurnEnvironment, key: Key) -> bool:
