@@ -29,8 +29,12 @@ def lint_templates(output: Output, place: Annotated[str, typer.Argument(metavar=
     Args:
         place: A Python file with templates or agents. NAME chooses one, or a function that returns one.
     """
-    found = load_objects(place, is_template, "ContextTemplate or Agent")
-    plans = [make_plan(name, template_of(value)) for name, value in found.items()]
+    kinds = "ContextTemplate or Agent"
+    found = load_objects(place, lambda value: isinstance(value, ContextTemplate | Agent), kinds)
+    plans = [
+        make_plan(name, value.context_template if isinstance(value, Agent) else value)
+        for name, value in found.items()
+    ]
     if output.is_json:
         output.print_json({"templates": plans})
     else:
@@ -39,16 +43,6 @@ def lint_templates(output: Output, place: Annotated[str, typer.Argument(metavar=
                 output.print("")
             _print_plan(output, plan)
     return ExitCode.FAILED if any(plan["warnings"] for plan in plans) else ExitCode.DONE
-
-
-def is_template(value: Any) -> bool:
-    """Tell whether an object has an order of sections."""
-    return isinstance(value, ContextTemplate | Agent)
-
-
-def template_of(value: ContextTemplate | Agent) -> ContextTemplate:
-    """The template of an object that has one."""
-    return value.context_template if isinstance(value, Agent) else value
 
 
 def make_plan(name: str, template: ContextTemplate) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.padding import Padding
@@ -144,14 +144,11 @@ async def show(
 
 
 def _print_conversation(output: Output, report: ConversationReport, newest: MessagePage) -> None:
-    output.print(Heading(clean_line(report.conversation), _describe_names(report)))
+    agent = f" · agent {report.agent}" if report.agent else ""
+    output.print(Heading(clean_line(report.conversation), clean_line(f"scope {report.scope}{agent}")))
     output.print(value_table(_value_rows(report)))
     output.print(Heading("Newest messages"))
     output.print(MessageTable([line_of(message) for message in newest.messages]))
-
-
-def _describe_names(report: ConversationReport) -> str:
-    return clean_line(f"scope {report.scope}" + (f" · agent {report.agent}" if report.agent else ""))
 
 
 def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
@@ -169,7 +166,8 @@ def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
         note = f"{count(report.summary_tokens, 'token')} for messages 1 to {report.covered:,}"
         if digests:
             note += f"; {count(digests, 'digest')}, to be replaced by a model's summary"
-        yield "summary", f"{len(report.segments):,}", f"{_noun(report.segments, 'segment')}, {note}"
+        noun = "segment" if len(report.segments) == 1 else "segments"
+        yield "summary", f"{len(report.segments):,}", f"{noun}, {note}"
     if report.facts:
         holding = [fact for fact in report.facts if fact.state == "holds"]
         ended = len(report.facts) - len(holding)
@@ -186,10 +184,6 @@ def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
     if report.turns:
         newest = report.turns[-1]
         yield "turns", f"{newest.number or len(report.turns):,}", f"the newest {format_time(newest.at)}"
-
-
-def _noun(values: Sequence[Any], noun: str) -> str:
-    return noun if len(values) == 1 else f"{noun}s"
 
 
 def _print_page(output: Output, page: MessagePage) -> None:

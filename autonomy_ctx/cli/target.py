@@ -205,16 +205,12 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 async def find_conversation(
-    memory: Memory,
-    name: str | None,
-    *,
-    agent: str | None = None,
-    scope: str | None = None,
+    memory: Memory, name: str | None, *, agent: str | None = None, scope: str | None = None
 ) -> Key:
     """The one conversation that was meant; the error lists what there is when there is not exactly one."""
     scopes = [scope] if scope is not None else await list_scopes(memory, agent)
     if name is None:
-        keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
+        keys = await _list_keys(memory, scope, agent, most=MAX_LISTED + 1)
     else:
         keys = [key async for key in _keys_of_name(memory, scopes, agent, name)]
     if len(keys) == 1:
@@ -222,8 +218,9 @@ async def find_conversation(
     if keys:
         named = "" if name is None else f" named {name!r}"
         raise WrongInput(f"there are several conversations{named}; choose one:\n{_list_choices(keys)}")
-    known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
-    where = _describe_place(agent, scope)
+    known = await _list_keys(memory, scope, agent, most=MAX_NAMES)
+    where = f" of scope {scope!r}" if scope is not None else ""
+    where += f" with agent {agent!r}" if agent else ""
     of_agent = [key for key in known if key.agent and key.agent == name]
     if of_agent:
         raise ConversationNotFound(
@@ -251,19 +248,11 @@ async def iterate_all(
 ) -> AsyncIterator[ConversationInfo]:
     """All conversations that the names leave, a page at a time."""
     async for one in _iterate_scopes(memory, scope, agent):
-        async for info in iterate_conversations(memory, one, agent=agent):
-            yield info
-
-
-async def iterate_conversations(
-    memory: Memory, scope: str, *, agent: str | None = None
-) -> AsyncIterator[ConversationInfo]:
-    """All conversations of a scope, a page at a time."""
-    after: Key | None = None
-    while page := await memory.conversations(scope, agent=agent, after=after):
-        for info in page:
-            yield info
-        after = page[-1].key
+        after: Key | None = None
+        while page := await memory.conversations(one, agent=agent, after=after):
+            for info in page:
+                yield info
+            after = page[-1].key
 
 
 async def _iterate_scopes(memory: Memory, scope: str | None, agent: str | None) -> AsyncIterator[str]:
@@ -286,16 +275,13 @@ async def list_scopes(memory: Memory, agent: str | None) -> list[str]:
     return scopes
 
 
-async def _list_keys(
-    memory: Memory, scopes: Sequence[str], agent: str | None, *, most: int
-) -> AsyncIterator[Key]:
-    listed = 0
-    for scope in scopes:
-        async for info in iterate_conversations(memory, scope, agent=agent):
-            if listed == most:
-                return
-            listed += 1
-            yield info.key
+async def _list_keys(memory: Memory, scope: str | None, agent: str | None, *, most: int) -> list[Key]:
+    keys: list[Key] = []
+    async for info in iterate_all(memory, scope, agent):
+        keys.append(info.key)
+        if len(keys) == most:
+            break
+    return keys
 
 
 async def _keys_of_name(
@@ -315,10 +301,6 @@ async def _describe_near_scopes(memory: Memory, scope: str | None) -> str:
     if near:
         return f"; did you mean the scope {_join_names([repr(name) for name in near])}?"
     return "; `autonomy-ctx conversations` lists all conversations"
-
-
-def _describe_place(agent: str | None, scope: str | None) -> str:
-    return (f" of scope {scope!r}" if scope is not None else "") + (f" with agent {agent!r}" if agent else "")
 
 
 def _list_choices(keys: Sequence[Key]) -> str:
