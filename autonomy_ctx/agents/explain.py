@@ -75,11 +75,6 @@ class StepRecord:
         return decode_bounds(self.form)
 
     @property
-    def epoch(self) -> int | None:
-        """The number of the epoch; None in records of 0.2, which had none."""
-        return self.form.get("epoch") or None
-
-    @property
     def end_reason(self) -> EndReason | None:
         """The reason why this context did not begin with the one before."""
         reason = self.form.get("end_reason")

@@ -374,15 +374,9 @@ async def _turn_info(memory: Memory, key: Key, turn: TurnRecord) -> TurnInfo:
         sections=_section_tokens(last),
         reported=[getattr(usage, name) for name in USAGE_FIELDS] if usage else (),
         cost=turn_cost(turn),
-        epoch=last.epoch or 0,
-        end_reasons=_end_reasons(turn.steps),
     )
     info = await _figures_info(memory, key, turn.at.timestamp(), figures, {turn.id: None})
     return replace(info, number=None, at=turn.at, request_tokens=None)
-
-
-def _end_reasons(steps: Sequence[StepRecord]) -> tuple[EndReason, ...]:
-    return tuple(step.end_reason for step in steps if step.end_reason is not None)
 
 
 def _section_tokens(step: StepRecord) -> dict[str, tuple[int, int]]:
@@ -411,7 +405,8 @@ def _report(
     usage, model, thinking = context.usage, context.model, context.thinking
     price = None if model is None else price_of(model)
     output = 0 if usage is None else usage.output_tokens
-    changes = [describe_end(reason) for reason in _end_reasons(turn.steps[:number])]
+    ends = [step.end_reason for step in turn.steps[:number]]
+    changes = [describe_end(reason) for reason in ends if reason is not None]
     if before is not None:
         changes += describe_changes(before, context)
     if before is not None and before.model not in (None, model):

@@ -12,7 +12,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
@@ -22,7 +22,6 @@ from autonomy_ctx.sections.instructions import purpose_of
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int
 
-T = TypeVar("T")
 _STOPPED_TEXT = "was stopped before it answered"
 logger = logging.getLogger("autonomy_ctx.tools")
 MAX_DEPTH = 4
@@ -73,17 +72,11 @@ class RunningSubagent:
 
     async def start(self) -> None:
         """Start it, unless it has started."""
-        await self._run_task(_do_nothing)
+        await self._run_task(None)
 
     async def ask(self, task: str) -> str:
         """Its answer to a task, after those that came before; `SubagentError` says why there is none."""
-
-        async def work(subagent: StartedSubagent) -> str:
-            answer = await subagent.ask(task)
-            self.tasks_done += 1
-            return answer
-
-        return await self._run_task(work)
+        return await self._run_task(task)
 
     async def stop(self) -> None:
         """End its tasks, then itself; `SubagentError` if it does not end."""
@@ -105,13 +98,17 @@ class RunningSubagent:
             return
         raise SubagentError(self.id, f"did not stop within {self._grace:g} s and was left alone")
 
-    async def _run_task(self, work: Callable[[StartedSubagent], Awaitable[T]]) -> T:
+    async def _run_task(self, task: str | None) -> str:
+        """Do a task; None only starts it."""
         # Nothing is awaited before the lock, which is fair: tasks run in the order they came.
         with anyio.CancelScope() as scope:
             self._tasks.add(scope)
             try:
                 async with self._lock:
-                    return await work(await self._ensure_started())
+                    subagent = await self._ensure_started()
+                    answer = "" if task is None else await subagent.ask(task)
+                    self.tasks_done += task is not None
+                    return answer
             except SubagentError:
                 raise
             except Exception as error:
@@ -136,10 +133,6 @@ class RunningSubagent:
                     raise
                 raise SubagentError(self.id, self.end_reason) from error
         return self._subagent
-
-
-async def _do_nothing(subagent: StartedSubagent) -> None:
-    """To be started is all."""
 
 
 class SubagentGroup:
