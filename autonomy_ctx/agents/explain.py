@@ -261,23 +261,15 @@ class ContextRecords:
             if not is_first:
                 await self._memory.store.drop_records(key, RECORD_KIND, before=now - self._seconds)
 
-    async def turns(self, key: Key) -> list[str]:
-        """The recorded turns, oldest first."""
-        return [record.name for record in await self._read(key, None, limit=None)]
-
     async def explain(self, key: Key, turn: str | int | None, step: int | None) -> ComposedContext:
         """The context of a step of a turn, by number or id; by default the last step of the newest turn."""
         name = await read_turn_id(self._memory, key, turn) if isinstance(turn, int) else turn
-        records = await self._read(key, name, limit=1)
-        if not records:
+        oldest = self._clock().timestamp() - self._seconds
+        records = await self._memory.store.read_records(key, RECORD_KIND, name=name, limit=1)
+        if not records or records[-1].at < oldest:
             if not (await self._memory.head(key.scope, key.conversation)).position:
                 raise UnknownTurn(turn=turn, step=None, problem=NO_TURN)
             days = self._seconds / 86400
             kept = f"this agent keeps the newest {self._turns} turns of the last {days:g} days"
             raise UnknownTurn(turn=turn, step=None, problem=f"{NOT_KEPT}; {kept}")
         return await parse_turn(records[-1]).read_context(key, self._memory, step, asked=turn)
-
-    async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:
-        oldest = self._clock().timestamp() - self._seconds
-        found = await self._memory.store.read_records(key, RECORD_KIND, name=turn, limit=limit)
-        return [record for record in found if record.at >= oldest]

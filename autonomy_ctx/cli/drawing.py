@@ -13,7 +13,6 @@ from typing import Protocol
 from rich.bar import Bar
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -129,14 +128,10 @@ class SectionBar:
     """The parts of a request as one bar, each as long as its share of the tokens."""
 
     sections: Sequence[PartLike]
-    width: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.render(console, options, min(self.width or options.max_width, options.max_width))
+        yield self.render(console, options, options.max_width)
         yield Segment.line()
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(8, options.max_width), self.width or options.max_width)
 
     def render(self, console: Console, options: ConsoleOptions, width: int) -> Text:
         """The bar in so many columns: in colours, or in shades where there are none."""

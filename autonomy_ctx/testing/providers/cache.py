@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from autonomy_ctx.formats.base import Usage
 
@@ -211,11 +211,4 @@ def _hash_prefixes(key: str, positions: Sequence[CachePosition]) -> list[str]:
 
 
 def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
-    same, differ = 0, min(len(one), len(other)) + 1
-    while differ - same > 1:
-        middle = (same + differ) // 2
-        if one[same:middle] == other[same:middle]:
-            same = middle
-        else:
-            differ = middle
-    return same
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
