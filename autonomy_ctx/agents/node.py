@@ -56,7 +56,12 @@ class Node(AsyncResource):
         `main` gets the node and starts its agents. The node keeps running after `main` has returned. An error
         in `main` stops the node and is raised here.
         """
-        anyio.run(_run_new, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
+
+        async def run() -> None:
+            # The node is made inside the event loop, like everything that it owns.
+            await cls(name, memory=memory, serve=serve).run(main)
+
+        anyio.run(run, backend=backend)
 
     async def run(self, main: Callable[[Self], Awaitable[Any]]) -> None:
         """Run an application as `start` does, for an existing node and inside a running event loop."""
@@ -176,11 +181,6 @@ async def _close_logged(agent: Agent) -> None:
         await agent.close()
     except Exception:
         logger.exception("agent %r did not close properly", agent.name)
-
-
-async def _run_new(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
-    # The node is made inside the event loop, like everything that it owns.
-    await kind(**options).run(main)
 
 
 @asynccontextmanager

@@ -206,7 +206,9 @@ def _run(work: Callable[..., Any], output: Output, arguments: dict[str, Any]) ->
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
+        # Whoever read the output has read enough: let what is left go nowhere.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:
         error = _single_error(error)
@@ -222,12 +224,6 @@ def _single_error(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _discard_output() -> None:
-    """Whoever read the output has read enough: let what is left go nowhere."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(wanted: bool) -> None:
