@@ -194,7 +194,7 @@ def write_catalog(tools: Sequence[IndexedTool], most: int, count: Callable[[str]
     text = "\n".join(
         "\n".join([f"{group} ({len(own)}):", *(one.line for one in own)]) for group, own in groups.items()
     )
-    for shorten in (_list_names, _list_examples, _list_group):
+    for shorten in (_list_names, _list_examples, lambda group, own: f"{group} ({len(own)})"):
         if count(text) <= most:
             break
         text = "\n".join(shorten(group, own) for group, own in groups.items())
@@ -209,7 +209,3 @@ def _list_examples(group: str, tools: Sequence[IndexedTool]) -> str:
     return _list_names(group, tools[:GROUP_EXAMPLES]).replace(
         f"({min(len(tools), GROUP_EXAMPLES)})", f"({len(tools)})", 1
     ) + (", ..." if len(tools) > GROUP_EXAMPLES else "")
-
-
-def _list_group(group: str, tools: Sequence[IndexedTool]) -> str:
-    return f"{group} ({len(tools)})"

@@ -84,7 +84,8 @@ class Messages(ClientApi):
             raise EndpointError("messages: add a message of the user", param="messages")
         system = "\n\n".join(filter(None, (as_text(one.get("text")) for one in _system(body)[1])))
         rules = [SourcedMessage(Message("system", system), system)] if system else []
-        rules += [_as_rule(one) for at in leading for one in read_blocks(messages[at], at)]
+        leaders = [one for at in leading for one in read_blocks(messages[at], at)]
+        rules += [SourcedMessage(Message("system", one.message.text), one.source) for one in leaders]
         session = _find_session(body, headers)
         return ClientRequest(
             api=self,
@@ -270,10 +271,6 @@ def _is_own_summary(message: Mapping[str, Any]) -> bool:
     if message["role"] == "assistant":
         return bool(blocks) and blocks[0].get("type") == "compaction"
     return any(as_text(block.get("text")).startswith(OWN_SUMMARY) for block in blocks)
-
-
-def _as_rule(one: SourcedMessage) -> SourcedMessage:
-    return SourcedMessage(Message("system", one.message.text), one.source)
 
 
 def _place_leading(

@@ -30,11 +30,6 @@ class ProviderBatch:
     output_file: str | None = None
 
 
-def is_batch_path(path: str) -> bool:
-    """Tell whether a path is one of the batch APIs."""
-    return path.startswith((CLAUDE, GPT, FILES))
-
-
 def read_form(content: bytes, kind: str) -> Body:
     """The fields of a form, as the upload of a file has them."""
     mark = b"--" + kind.partition("boundary=")[2].strip('"').encode()

@@ -136,7 +136,7 @@ class ProviderServer(ProviderState):
             if self.failures:
                 status = self.failures.pop(0)
                 raise ProviderRefusal("try again later", status=status)
-            if batches.is_batch_path(seen.path):
+            if seen.path.startswith((batches.CLAUDE, batches.GPT, batches.FILES)):
                 found = batches.answer_batch(self, seen, self._answer_of_batch)
                 lines = map(json.dumps, found if isinstance(found, list) else [found])
                 return _ProviderResponse(content="\n".join(lines).encode())

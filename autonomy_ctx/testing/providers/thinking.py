@@ -108,10 +108,6 @@ def find_references(value: Any) -> Iterator[str]:
                 yield from find_references(one)
 
 
-def _is_suffix(part: Sequence[str], whole: Sequence[str]) -> bool:
-    return not part or list(part) == list(whole[-len(part) :])
-
-
 def read_signature(state: ProviderState, block: Mapping[str, Any], path: str) -> ThinkingSignature:
     """Read a signature; a request with a wrong one is refused, whatever the settings."""
     said = unseal(state, block.get("signature", block.get("data", "")))
@@ -149,7 +145,8 @@ def check_thinking(
             chain.dropped.add(path)
             chain.run.append(signed.id)
             continue
-        is_fitting = signed.state in chain.states and _is_suffix(chain.run, signed.run)
+        run = chain.run
+        is_fitting = signed.state in chain.states and (not run or run == signed.run[-len(run) :])
         if model.binds and (is_dropping or not is_fitting):
             kind = "thinking_dropped" if is_enforced else "thinking_mismatch_allowed"
             seen.transformations.append({"type": kind, "path": path, "reason": "prefix_binding_mismatch"})

@@ -187,15 +187,10 @@ def matches(path: str, pattern: str) -> bool:
     reached = _skip_double_stars(pattern_parts, {0})
     for part in parts:
         after = {at for at in reached if at < len(pattern_parts) and pattern_parts[at] == "**"}
-        after |= {
-            at + 1 for at in reached if at < len(pattern_parts) and _matches_part(part, pattern_parts[at])
-        }
+        one_part = [at for at in reached - after if at < len(pattern_parts)]
+        after |= {at + 1 for at in one_part if fnmatchcase(part, pattern_parts[at])}
         reached = _skip_double_stars(pattern_parts, after)
     return len(pattern_parts) in reached
-
-
-def _matches_part(part: str, pattern_part: str) -> bool:
-    return pattern_part != "**" and fnmatchcase(part, pattern_part)
 
 
 def _skip_double_stars(pattern_parts: Sequence[str], reached: set[int]) -> set[int]:
