@@ -298,10 +298,10 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "models": (3_050, 11),
     "replay": (2_231, 11),
     "sections": (2_464, 13),
-    "server": (7_620, 41),
+    "server": (7_603, 41),
     "template": (4_402, 13),
-    "testing": (3_238, 21),
-    "tools": (4_718, 21),
+    "testing": (3_230, 21),
+    "tools": (4_709, 21),
 }
 
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from itertools import count
 from typing import Any
 
 import anyio
@@ -176,11 +175,10 @@ class EmbeddedServer(Server):
         config.loaded_app = app
         super().__init__(config)
         self.state_changed = anyio.Event()
-        self.stopping = anyio.Event()
         self.ended = anyio.Event()
 
     async def serve_on(self, listener: socket.socket) -> None:
-        """Serve until `stop` is called."""
+        """Serve until `should_exit` is set."""
         try:
             await self.serve(sockets=[listener])
         finally:
@@ -194,19 +192,6 @@ class EmbeddedServer(Server):
         """Begin to listen."""
         await super().startup(sockets=sockets)
         self.state_changed.set()
-
-    def stop(self) -> None:
-        """Stop listening, and end when the open connections have ended."""
-        self.should_exit = True
-        self.stopping.set()
-
-    async def main_loop(self) -> None:
-        """Call `on_tick` ten times a second, and return as soon as `stop` is called."""
-        for tick in count():
-            if await self.on_tick(tick):
-                return
-            with anyio.move_on_after(0.1):
-                await self.stopping.wait()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -253,7 +238,8 @@ async def run_on(
         yield
     finally:
         with anyio.CancelScope(shield=True):
-            server.stop()
+            # It stops listening within 0.1 s, and ends when the open connections have ended.
+            server.should_exit = True
             await requests.close(limits.grace_seconds)
             with anyio.move_on_after(_LAST_SECONDS):
                 await server.ended.wait()
