@@ -293,7 +293,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_765, 8),
     "knowledge": (1_345, 7),
     "language": (3_325, 14),
-    "memory": (12_879, 69),
+    "memory": (12_887, 69),
     "messages": (3_798, 16),
     "models": (3_049, 11),
     "replay": (2_237, 11),

@@ -18,8 +18,8 @@ from autonomy_ctx.memory.store import SearchHit
 
 # The usual numbers of BM25: how soon a repeated word counts for no more, and how much the length matters.
 BM25_K1, BM25_B = 1.2, 0.75
-# What meaning counts for beside words, of 1.
-MEANING_SHARE = 0.5
+# What meaning counts for beside words, of 1; and the power that lowers what is only somewhat near.
+MEANING_SHARE, MEANING_POWER = 0.4, 1.5
 # So many more than asked for are ranked, to find a statement behind the questions about it.
 SPARE_HITS = 10
 # A longer message is no question; of its beginning and its end, this many characters are compared.
@@ -51,7 +51,8 @@ def fuse_scores(
 
     The scores of words are taken as parts of the best one: how much higher a rare word scores says
     something. Those of meaning are spread between the best and the last one, because embedders differ in how
-    near they place texts that have nothing to do with each other. Without one, the other decides alone.
+    near they place texts that have nothing to do with each other; of the many in the middle most have little
+    to do with the question. Without one, the other decides alone.
     """
     share = meaning_share if words and meaning else float(bool(meaning))
     best = max(words.values(), default=0.0)
@@ -61,7 +62,7 @@ def fuse_scores(
     }
     for place, score in meaning.items():
         part = (score - last) / (top - last) if top > last else 1.0
-        fused[place] = fused.get(place, 0.0) + share * part
+        fused[place] = fused.get(place, 0.0) + share * part**MEANING_POWER
     return fused
 
 

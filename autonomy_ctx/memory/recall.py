@@ -53,8 +53,9 @@ EMPTY: Mapping[Any, Any] = MappingProxyType({})
 SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.2, 2
 # A message that only asks has seldom what is looked for.
 QUESTION_SHARE = 0.8
-# Where the question names somebody who speaks, what others say keeps this part of its score.
-OTHERS_SHARE = 0.5
+# Where the question names somebody who speaks, what others say keeps this part of its score, and the name
+# itself counts for this much.
+OTHERS_SHARE, NAME_WEIGHT = 0.5, 0.1
 # What a day that the question names adds, as a part of the best score; and which part of all messages may
 # be from such days, or they tell nothing.
 PERIOD_SHARE, MAX_PERIOD_PART = 0.5, 0.5
@@ -227,8 +228,8 @@ def rank_messages(
     weights = _query_weights(asked)
     named = index.speakers_named(asked.weights)
     for stem in frozenset().union(*named.values()):
-        # All their messages are theirs, whether or not they have the name.
-        weights.pop(stem, None)
+        # Their messages are theirs, whether or not they have the name; with it they fill the room.
+        weights[stem] = weights.get(stem, 1.0) * NAME_WEIGHT
     for prefix in asked.prefixes:
         weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
     by_words = scores = index.score(weights)

@@ -1,6 +1,6 @@
 """`RecallWriter`: old messages as a block of data for a model, within a number of tokens.
 
-The best messages, about 300 tokens, come first, so that they are kept if the block is shortened. The others
+The best messages, about 500 tokens, come first, so that they are kept if the block is shortened. The others
 follow by day, the newest day first: each day has one heading.
 """
 
@@ -29,7 +29,7 @@ from autonomy_ctx.messages.transcript import (
 # Messages so close are shown together, and those whose score differs by less than this factor newest first.
 MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.2
 # The best that has so much room stands before everything else.
-FIRST_PART_TOKENS = 300
+FIRST_PART_TOKENS = 480
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
 # With less room than this nothing more is tried.
@@ -141,7 +141,7 @@ def render_recall(
 ) -> RecallResult:
     """The best passages that fit, as data for a model.
 
-    The best for about 300 tokens stand before the rest. In both parts messages that stand close to each
+    The best for about 500 tokens stand before the rest. In both parts messages that stand close to each
     other are shown together, in the order they were said. In the first part the best of these groups comes
     first, and the newer of two that are about as good; in the rest they follow by day, the newest first. A
     line says the day, and on request the conversation. If nothing fits, there are no passages and no text.
@@ -179,6 +179,8 @@ class RecallWriter:
         self._max_line_tokens = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
         self._taken: list[_PassageLine] = []
         self._positions: dict[str, set[int]] = {}
+        # Those that have a heading in the rest.
+        self._days: set[tuple[str, date]] = set()
         # What a heading counts for in each conversation, and all of them together.
         self._heading_costs: dict[str, int] = {}
         self._heading_tokens = 0
@@ -230,10 +232,13 @@ class RecallWriter:
             line, cost = self._line(candidate)
             heading = 0
             near = self._positions.setdefault(conversation, set())
-            # One that joins others needs no heading of its own.
-            if not (
+            # One that joins others needs no heading of its own, nor one of a day that has a heading.
+            has_heading = (
                 position - 1 in near or position + 1 in near or position - 2 in near or position + 2 in near
-            ):
+                if part
+                else (conversation, day) in self._days
+            )
+            if not has_heading:
                 heading = self._heading_cost(conversation, day)
                 cost += heading
             if cost > room:
@@ -242,12 +247,13 @@ class RecallWriter:
                     break
                 continue
             near.add(position)
+            if not part:
+                self._days.add((conversation, day))
             room -= cost
             self._heading_tokens += heading
             if part and self._max_tokens - room > FIRST_PART_TOKENS:
                 # What follows stands apart, under headings of its own.
                 part = 0
-                self._positions.clear()
             self._taken.append(_PassageLine(part, conversation, day, position, line, candidate))
         self.room = room
         return left
