@@ -127,6 +127,7 @@ class _Finder:
         self._statements: dict[str, Statement] = {}
         self._languages = read_languages(stated_text(holding[-1].text)) if holding else ()
         self._own = ""  # the message without what was pasted into it
+        self._asks = False  # whether it asks for something
         self._said: list[Sentence] = []  # the sentences of the message, up to the one that is read
         self._asked: Utterance | None = None  # what the message answers
         self._noted: list[tuple[Utterance, Statement]] = []  # what the assistant may take note of
@@ -139,6 +140,7 @@ class _Finder:
         sentences = _read_sentences(spoken[1])
         self._own = " ".join(one.text for one in sentences)
         self._languages = read_languages(self._own, self._languages)
+        self._asks = any(one.is_question for one in sentences)
         self._said, self._asked = [], asked if asked and asked[1].role is ChatRole.ASSISTANT else None
         self._noted, heading = [], None
         first = len(self.changes)
@@ -155,17 +157,22 @@ class _Finder:
                 heading = next(named, None) if len(read.words) <= MAX_ANSWER_WORDS else None
             elif heading and sentence.is_list_item and not sentence.is_question:
                 self._add(spoken, heading, read)
+            elif sentence.is_list_item and sentence.text.startswith("**"):
+                # As models write: the user quotes one.
+                continue
             else:
                 heading = None
-                for part in self._split(read):
-                    self._read_statement(spoken, part, is_asked=any(map(sentence.text.count, QUESTION_MARKS)))
+                stated = self._read(read.before("asks"))
+                is_asked = any(map(stated.text.count, QUESTION_MARKS))
+                for part in self._split(stated):
+                    self._read_statement(spoken, part, is_asked=is_asked)
 
     def read_assistant(self, spoken: Utterance) -> None:
         """Read whether an assistant takes note of what was said, and which open items it reports as done."""
         sentences = _read_sentences(spoken[1])
         noted, self._noted = self._noted, []
         # "Certainly! Here is ...": a long reply does something, and takes note of nothing.
-        is_short = sum(len(one.text) for one in sentences) <= MAX_NOTE
+        is_short = len(content_text(spoken[1].content)) <= MAX_NOTE
         if noted and sentences and is_short and not sentences[0].is_question:
             self._take_note(noted, self._read(sentences[0].text))
         if any(self._newest("open")):
@@ -277,18 +284,21 @@ class _Finder:
         if statement.begins_with("scratch") and len(statement.content) < MIN_CONTENT:
             self._take_back(spoken, restores=statement.has("restore"))
             return
-        if is_asked or statement.has("question"):
+        if is_asked or statement.has("question", "asks"):
             if statement.has("remind") and not statement.has(*_BLOCKERS):
                 self._add(spoken, "open", statement)
             return
         if statement.has(*_BLOCKERS) or self._finish(spoken, statement, by_user=True):
             return
         kind = find_kind(statement)
+        if kind == "open" and self._asks and statement.has("duty") and not statement.has("open", "remind"):
+            # "I need to add a column. Can you help me?" is work for now.
+            kind = None
         is_first = not any(one.position == spoken[0] for one in self._known)
         if kind is None and statement.points_back and is_first:
             kind = find_kind(self._join(spoken[1], statement) or statement)
         compare = is_same_value if statement.value else is_changed_value
-        may_compare = statement.has_figure and not statement.has("condition", "task", "owned")
+        may_compare = statement.has_figure and not statement.has("condition", "task", "owned", "trying")
         # A value without a code of the same thing is not read.
         codes = owner_codes(statement) if may_compare else ()
         values = self._newest("value") if may_compare else ()
@@ -506,13 +516,16 @@ def find_kind(one: Statement) -> FactKind | None:
         return None
     if (
         one.has("shift")
+        and not one.has("trying")
         and len(one.numbers) == 1
         and any(map(str.isalpha, one.content_of(one.part_of("shift"))))
     ):
         return "value"
-    if one.has("duty") and is_about and not one.has_in(one.part_of("duty"), "now", "owned"):
+    part = one.part_of("duty")
+    is_now = one.begins_with("now") or one.has_in(part, "now", "owned")
+    if one.has("duty") and is_about and not is_now:
         return "open"
-    is_settled = one.has("decision") or (one.has("preferred") and not one.has("is"))
+    is_settled = one.has("decision") or (one.has("preferred") and not one.has("is", "trying"))
     return "decision" if is_settled and one.content and not one.has("owned", "now") else None
 
 
@@ -524,17 +537,17 @@ def _is_rule(one: Statement) -> bool:
         at = one.cues["habit"]
         # "It always rains here": before or right after it somebody does something.
         around = (*one.words.folded[:at], *one.words.folded[at + 1 : at + 3])
-        return one.begins_with("habit") or not any(map(one.is_subject, around))
-    if one.has("task"):
+        return bool(one.orders_with("habit")) or not any(map(one.is_subject, around))
+    if one.has("task", "trying"):
         return False
     # "I'll book it and make sure it fits" orders nothing.
-    is_told = one.is_subject(one.words.folded[one.lead_end])
-    bans = [part for part in one.parts_with("ban") if not (is_told and one.continues(part))]
+    bans = one.orders_with("ban") + (one.orders_with("ban_if_firm") if one.has("firm") else [])
     if any(_forbids(one, part) for part in bans):
         return True
-    if one.begins_with("ban_if_firm") and one.has("firm"):
-        return True
-    return one.has("must") and one.has("every") and one.cues["every"] < one.cues["must"]
+    # "Every page must load", not "an answer to any issue that may arise".
+    part = one.part_of("every")
+    rest = range(one.cues.get("every", 0), part.stop)
+    return one.has_in(rest, "must") and not one.content_of(range(part.start, rest.start))
 
 
 def _forbids(one: Statement, part: range) -> bool:

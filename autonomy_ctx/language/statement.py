@@ -20,11 +20,12 @@ from autonomy_ctx.language.words import Words, is_unspaced, split_words
 STEM_LENGTH = 6
 MIN_LANGUAGE_WORDS = 8  # in a shorter text the words may mislead about its language
 MAX_VALUE_DISTANCE = 8  # words between an attribute and its value
-MAX_FIGURE_DISTANCE = 4  # words between a figure and the attribute that it counts
+MAX_FIGURE_DISTANCE = 2  # words between a figure and the attribute that it counts
 MAX_LABEL_WORDS = 4  # of what has a value and is in no table
 MAX_OWNER_WORDS = 3
 MAX_VALUE_DIGITS = 4  # right after its attribute: "order 55213" names an order
 MAX_CUTS = 8
+MAX_CHANGE_CONTENT = 8  # words that say what a new figure is about, where nothing says that it is new
 MIN_SHARED = 0.5  # of the words of two changes, whichever has fewer
 UNSPACED_LANGUAGES = frozenset(("ja", "zh"))
 ASKS = START_MARK + "question"  # only where the whole sentence begins: others are relative clauses
@@ -34,7 +35,7 @@ NAMED_ATTRIBUTES = frozenset(("name", "place", "contact", "language", "home", "w
 BRACKETED_DATE = lazy_pattern(r" ?\([^()\n]{0,40}\d{4}\)")
 _QUOTATION = lazy_pattern(
     '"[^"\\n]{1,300}"|\u300c[^\u300c\u300d\\n]{1,300}\u300d|\u201c[^\u201c\u201d\\n]{1,300}\u201d'
-    "|`[^`\\n]{1,300}`|\u00ab[^\u00ab\u00bb\\n]{1,300}\u00bb|\u201e[^\u201e\u201c\\n]{1,300}\u201c"
+    "|`[^`\\n]{1,300}`|\\{[^{}\\n]{1,300}\\}|\\[[^][\\n]{1,80}\\]|\u00ab[^\u00ab\u00bb\\n]{1,300}\u00bb|\u201e[^\u201e\u201c\\n]{1,300}\u201c"
 )
 _NUMBER, _TICKET = lazy_pattern(r"\d++(?:[.,:]\d++)*+"), lazy_pattern(r"#\d{1,9}\b")
 # The endings of Japanese words, which say nothing of what they are about.
@@ -89,8 +90,12 @@ class Statement:
         """The parts of it that begin with a phrase of this meaning."""
         return [self.part(edge) for edge in self.edges if self.has_in((edge,), name)]
 
-    def continues(self, part: range) -> bool:
-        """Tell whether a part goes on from the one before it without a mark, as after "and"."""
+    def orders_with(self, name: str) -> list[range]:
+        """The same without those that go on from the part before, as after "I'll write it and"."""
+        return [part for part in self.parts_with(name) if not self._continues(part)]
+
+    def _continues(self, part: range) -> bool:
+        """Tell whether a part goes on from the one before it without a mark."""
         if part.start <= self.lead_end or self.words.folded[part.start - 1] in ",:":
             return False
         return self.words.are_joined(part.start - 1, part.start)
@@ -194,6 +199,11 @@ class Statement:
             edge - 1 for edge in self.edges if 0 < edge < len(folded) and not self.has_in((edge - 1,), "none")
         ]
         return [(start(at), start(at + (folded[at] in ",:"))) for at in marks[:MAX_CUTS]]
+
+    def before(self, name: str) -> str:
+        """The text before the first part that a phrase of this meaning begins; all of it without one."""
+        begins = {self.words.start(part.start) for part in self.parts_with(name)}
+        return next((self.text[:end].rstrip(" ,") for end, at in self.cuts if at in begins), self.text)
 
     @cached_property
     def value(self) -> StatedValue | None:
@@ -372,19 +382,26 @@ def is_same_value(one: Statement, other: Statement) -> bool:
     if one.value is None or other.value is None or one.value.attribute != other.value.attribute:
         return False
     mine, others = one.value.owner, other.value.owner
-    return (mine <= others or others <= mine) and owner_codes(one) == owner_codes(other)
+    # The size of one thing is not the size of another; "now" may leave out whose it is.
+    is_same = mine == others or bool(mine and others) or one.has("change", "shift")
+    return is_same and (mine <= others or others <= mine) and owner_codes(one) == owner_codes(other)
 
 
 def is_changed_value(one: Statement, other: Statement) -> bool:
     """Tell whether a statement that names an attribute and one figure means the value that another states."""
-    if len(one.numbers) != 1 and not one.codes:
+    if (len(one.numbers) != 1 and not one.codes) or (other.numbers and not one.numbers):
+        return False
+    # A long sentence that does not say so seldom means it.
+    if len(one.content) > MAX_CHANGE_CONTENT and not one.has("change", "shift"):
         return False
     if other.value is None:
         return _is_same_change(one, other)
     attribute = other.value.attribute
     is_named = attribute in one.content or any(attribute == name for name, _, _ in one.attributes)
     if not is_named and one.has("change"):
-        is_named = bool(one.content & other.content - one.units - set(map(_plain, other.numbers)))
+        # "Set the memory to 160 MB" does not mean the size of an image.
+        owner = other.value.owner or other.content - {attribute}
+        is_named = bool(one.content & owner - one.units - set(map(_plain, other.numbers)))
     is_alike = is_named and (not other.units or bool(one.units & other.units))
     return is_alike and owner_codes(other) <= one.codes
 
