@@ -292,7 +292,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (6_396, 24),
     "inspection": (1_783, 8),
     "knowledge": (1_363, 7),
-    "language": (3_355, 14),
+    "language": (3_374, 14),
     "memory": (12_820, 69),
     "messages": (3_888, 16),
     "models": (3_050, 11),

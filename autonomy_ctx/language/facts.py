@@ -29,6 +29,7 @@ from autonomy_ctx.language.tables import find_languages, load_language
 from autonomy_ctx.language.words import split_words, text_ends
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.fact import (
+    ASSISTANT_NOTE,
     MAX_FACT_CHARACTERS,
     QUESTION_NOTE,
     Fact,
@@ -157,8 +158,8 @@ class _Finder:
                 heading = next(named, None) if len(read.words) <= MAX_ANSWER_WORDS else None
             elif heading and sentence.is_list_item and not sentence.is_question:
                 self._add(spoken, heading, read)
-            elif sentence.is_list_item and sentence.text.startswith("**"):
-                # As models write: the user quotes one.
+            elif sentence.text.startswith("**") and find_kind(read) == "rule":
+                # "**Consistency**: Make sure that ...": the user quotes what a model has advised.
                 continue
             else:
                 heading = None
@@ -218,6 +219,11 @@ class _Finder:
             return bool(stated) and not _is_bare(stated[-1], "open") and self._add(asked, "open", stated[-1])
         if option := _chosen_option(answer, asked[1]):
             return self._add(asked, "decision", self._read(option))
+        if len(answer.words) <= MIN_WORDS and not answer.has("refuse", "change"):
+            # "I moved it to port 9000." "Great."
+            for sentence, told in read:
+                if not sentence.is_question and not told.has("doubt", "proposal", "offer", "question"):
+                    self._update(asked, told, ASSISTANT_NOTE)
         if any(one.has("offer") for _, one in read):
             # Work for now, and what it made is an artifact.
             return False
@@ -288,7 +294,12 @@ class _Finder:
             if statement.has("remind") and not statement.has(*_BLOCKERS):
                 self._add(spoken, "open", statement)
             return
-        if statement.has(*_BLOCKERS) or self._finish(spoken, statement, by_user=True):
+        if statement.has(*_BLOCKERS):
+            # "Marketing wants a bigger number, so the version is 2.0 now."
+            if statement.has("change") and not statement.has("doubt", "other", "past"):
+                self._update(spoken, statement)
+            return
+        if self._finish(spoken, statement, by_user=True):
             return
         kind = find_kind(statement)
         if kind == "open" and self._asks and statement.has("duty") and not statement.has("open", "remind"):
@@ -297,13 +308,7 @@ class _Finder:
         is_first = not any(one.position == spoken[0] for one in self._known)
         if kind is None and statement.points_back and is_first:
             kind = find_kind(self._join(spoken[1], statement) or statement)
-        compare = is_same_value if statement.value else is_changed_value
-        may_compare = statement.has_figure and not statement.has("condition", "task", "owned", "trying")
-        # A value without a code of the same thing is not read.
-        codes = owner_codes(statement) if may_compare else ()
-        values = self._newest("value") if may_compare else ()
-        near = (one for one in values if one.replaces or all(code in one.text for code in codes))
-        same = [one for one in near if compare(statement, self._statement(one))]
+        same = self._same_values(statement)
         old: Fact | None = None
         if kind == "value" or (same and kind in (None, "rule")):
             if any(self._statement(one).figures == statement.figures for one in same):
@@ -321,6 +326,13 @@ class _Finder:
             if statement.begins_with("change"):
                 self._correct_last(spoken, statement)
 
+    def _update(self, spoken: Utterance, statement: Statement, note: str = "") -> None:
+        """Put another figure in the place of the one value that a statement can mean."""
+        same = self._same_values(statement)
+        if len(same) == 1 and self._statement(same[0]).figures != statement.figures:
+            text = self._quote(spoken[1], "value", statement.text[statement.start :])
+            self._store(spoken, "value", add_note(text, note), same[0])
+
     # -- which fact it is about -----------------------------------------------------------------------
 
     def _newest(self, *kinds: FactKind) -> Iterator[Fact]:
@@ -335,6 +347,16 @@ class _Finder:
             is_bare = fact.kind == "value" and read.value is None and old is not None
             self._statements[fact.id] = self._statement(old) if old and is_bare else read
         return self._statements[fact.id]
+
+    def _same_values(self, statement: Statement) -> list[Fact]:
+        """The values of which a statement gives the same attribute of the same thing."""
+        if not statement.has_figure or statement.has("condition", "task", "owned", "trying"):
+            return []
+        compare = is_same_value if statement.value and not statement.has("change") else is_changed_value
+        # A value without a code of the same thing is not read.
+        values, codes = self._newest("value"), owner_codes(statement)
+        near = (one for one in values if one.replaces or all(code in one.text for code in codes))
+        return [one for one in near if compare(statement, self._statement(one))]
 
     def _correct_last(self, spoken: Utterance, statement: Statement) -> None:
         """Put a bare correction ("make it 9,200") in the place of the value that was stated just before."""
@@ -502,7 +524,7 @@ def find_kind(one: Statement) -> FactKind | None:
         return "goal"
     # "Don't remind me" is none.
     is_item = one.has("remind") and not one.has_in((one.cues["remind"] - 1,), "ban")
-    is_item = is_item or (one.has("open") and not one.has("task"))
+    is_item = is_item or (one.has("open") and not one.has("task", "trying"))
     if is_lacking or (is_about and is_item):
         return "open"
     if one.value and not one.has("owned", "condition", "task", "trying", "habit", "ban", "duty"):
@@ -521,8 +543,7 @@ def find_kind(one: Statement) -> FactKind | None:
         and any(map(str.isalpha, one.content_of(one.part_of("shift"))))
     ):
         return "value"
-    part = one.part_of("duty")
-    is_now = one.begins_with("now") or one.has_in(part, "now", "owned")
+    is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")
     if one.has("duty") and is_about and not is_now:
         return "open"
     is_settled = one.has("decision") or (one.has("preferred") and not one.has("is", "trying"))

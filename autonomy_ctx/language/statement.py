@@ -92,13 +92,9 @@ class Statement:
 
     def orders_with(self, name: str) -> list[range]:
         """The same without those that go on from the part before, as after "I'll write it and"."""
-        return [part for part in self.parts_with(name) if not self._continues(part)]
-
-    def _continues(self, part: range) -> bool:
-        """Tell whether a part goes on from the one before it without a mark."""
-        if part.start <= self.lead_end or self.words.folded[part.start - 1] in ",:":
-            return False
-        return self.words.are_joined(part.start - 1, part.start)
+        folded, joined, lead = self.words.folded, self.words.are_joined, self.lead_end
+        starts = ((part.start, part) for part in self.parts_with(name))
+        return [p for at, p in starts if at <= lead or folded[at - 1] in ",:" or not joined(at - 1, at)]
 
     def begins_with(self, name: str) -> bool:
         """Tell whether a phrase of this meaning begins a part of it."""
@@ -389,6 +385,8 @@ def is_same_value(one: Statement, other: Statement) -> bool:
 
 def is_changed_value(one: Statement, other: Statement) -> bool:
     """Tell whether a statement that names an attribute and one figure means the value that another states."""
+    if one.value and other.value and one.value.attribute == other.value.attribute:
+        return is_same_value(one, other)
     if (len(one.numbers) != 1 and not one.codes) or (other.numbers and not one.numbers):
         return False
     # A long sentence that does not say so seldom means it.
