@@ -50,7 +50,7 @@ EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round. Who is
 # asked something answers next, often in other words.
-SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.2, 2
+SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.12, 2
 # A message that only asks has seldom what is looked for.
 QUESTION_SHARE = 0.8
 # Where the question names somebody who speaks, what others say keeps this part of its score, and the name

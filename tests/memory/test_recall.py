@@ -55,8 +55,7 @@ async def positions(memory: Memory, query: str, **options: Any) -> list[int]:
 
 def test_a_message_inherits_more_from_the_one_before_it_than_from_the_one_after() -> None:
     scores = spread_scores({10: 1.0})
-    assert scores[10] > scores[11] > scores[9] > 0
-    assert scores[12] > scores[8] > 0
+    assert scores[10] > scores[11] > scores[12] > scores[9] > scores[8] > 0
     assert set(scores) == {8, 9, 10, 11, 12}
 
 
