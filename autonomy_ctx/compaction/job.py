@@ -34,7 +34,12 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import READ_AHEAD, PendingDigest, provisional_segment
+from autonomy_ctx.compaction.snapshot import (
+    READ_AHEAD,
+    PendingDigest,
+    find_question,
+    provisional_segment,
+)
 from autonomy_ctx.compaction.view import (
     message_counter,
     needs_summary,
@@ -438,7 +443,8 @@ class SummaryJob:
             cut = chunk_end(entries[: last_cut(entries)], self._writer.max_batch_tokens, self._count)
         else:
             tokens = window_budget(self._settings, state)
-            cut = bounded_start(entries, after, self._limits, tokens, self._count)
+            asked = await find_question(self._memory, self._key, state.head.last_user, entries)
+            cut = bounded_start(entries, after, self._limits, tokens, self._count, asked)
         if not cut:
             return False
         chosen = entries[:cut]

@@ -130,15 +130,31 @@ def last_cut(entries: Sequence[Entry]) -> int:
 
 
 def bounded_start(
-    entries: Sequence[Entry], covered: int, limits: Limits, tokens: int | None, count: CountMessage
+    entries: Sequence[Entry],
+    covered: int,
+    limits: Limits,
+    tokens: int | None,
+    count: CountMessage,
+    asked: Entry | None = None,
 ) -> int:
     """Where a window must start so that it keeps the hard limits; 0 when all of it fits.
 
     Moves a batch at a time, counted from what is covered, so that the beginning of the context
     stays the same for a while. One group that cannot be divided may pass the limit in messages.
     A message that is larger than half of the tokens counts as half: it is shown shortened, and those before
-    it stay.
+    it stay. `asked`, the question of the turn, takes room before a window that it is not in.
     """
+    start = _bounded_start(entries, covered, limits, tokens, count)
+    if asked is None or tokens is None or not entries or asked.position >= entries[start].position:
+        return start
+    needed = count(asked.message)
+    left = max(tokens - (needed if needed <= tokens else tokens // 2), 1)
+    return _bounded_start(entries, covered, limits, left, count)
+
+
+def _bounded_start(
+    entries: Sequence[Entry], covered: int, limits: Limits, tokens: int | None, count: CountMessage
+) -> int:
     over = max(len(entries) - limits.hard, 0)
     if tokens is not None:
         most = max(tokens // 2, 1)

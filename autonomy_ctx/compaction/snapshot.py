@@ -227,8 +227,19 @@ async def read_snapshot(
     return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
 
 
+async def find_question(memory: Memory, key: Key, position: int, entries: Sequence[Entry]) -> Entry | None:
+    """The user message at a position; it is read only if it is not among the entries."""
+    if position and (not entries or position < entries[0].position):
+        found = await memory.read_key(key, after=position - 1, before=position + 1)
+        entries = found.entries
+    return next((entry for entry in entries if entry.position == position), None)
+
+
 class SnapshotBounder:
-    """Cuts snapshots of one conversation to the hard limits, with digests for what is cut off."""
+    """Cuts snapshots of one conversation to the hard limits, with digests for what is cut off.
+
+    `asked` is the question of the turn, which stands before a window that it is not in.
+    """
 
     def __init__(
         self,
@@ -237,9 +248,10 @@ class SnapshotBounder:
         counter: TokenCounter,
         count: CountMessage,
         pending: PendingDigest | None = None,
+        asked: Entry | None = None,
     ) -> None:
         self._conversation, self._settings = conversation, settings
-        self._counter, self._count, self._pending = counter, count, pending
+        self._counter, self._count, self._pending, self._asked = counter, count, pending, asked
 
     async def bound(self, snapshot: ConversationSnapshot) -> BoundedView:
         """The parts to show. A digest replaces the messages that the hard limit cuts off."""
@@ -289,7 +301,8 @@ class SnapshotBounder:
         return replace(state, segments=known.marked_segments[1])
 
     def _cut(self, snapshot: ConversationSnapshot, limits: Limits, tokens: int | None) -> int:
-        return bounded_start(snapshot.entries, snapshot.state.covered, limits, tokens, self._count)
+        covered, asked = snapshot.state.covered, self._asked
+        return bounded_start(snapshot.entries, covered, limits, tokens, self._count, asked)
 
     def _digest(self, snapshot: ConversationSnapshot, cut: int) -> StoredSegment:
         first, last = snapshot.state.covered + 1, snapshot.entries[cut - 1].position

@@ -31,6 +31,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.snapshot import (
     ConversationState,
     SnapshotBounder,
+    find_question,
     note_shown,
     read_snapshot,
 )
@@ -210,7 +211,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             known.long_cache = known.long_cache if prefers is None else prefers
         turn = composition.turn_position or snapshot.head.last_user
         pending = self._summarizer.pending_digest(store_key)
-        bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending)
+        asked = await find_question(memory, key, turn, chosen.entries)
+        bounder = SnapshotBounder(known, settings, memory.token_counter, count, pending, asked)
         view = await bounder.bound(chosen)
         show = partial(
             show_history,
@@ -220,7 +222,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             settings=settings,
             role=self.config.summary_role,
             count=count,
-            newest=turn,
+            question=asked,
             current=snapshot.state,
             beginning=composition.beginning,
             max_superseded=(

@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
-from autonomy_ctx.compaction.snapshot import BoundedView, ConversationSnapshot, ConversationState
+from autonomy_ctx.compaction.snapshot import (
+    BoundedView,
+    ConversationSnapshot,
+    ConversationState,
+    find_question,
+)
 from autonomy_ctx.compaction.view import (
     detach_late_results,
     facts_until,
@@ -88,12 +93,12 @@ async def show_history(
     *,
     role: SummaryRole,
     count: CountMessage,
-    newest: int,
+    question: Entry | None,
     current: SummaryState,
     beginning: EpochBeginning | None = None,
     max_superseded: float = 1.0,
 ) -> HistoryContribution:
-    """Pins, the summary message, the user message at `newest` if it is older, and the window.
+    """Pins, the summary message, the user message of the turn if it is older, and the window.
 
     `current` is the newest summary, whose facts of users are shown at once. With `beginning`, facts and pins
     that were added later stand behind what was sent. If a provider wrote the summary, all of them do: nothing
@@ -105,6 +110,7 @@ async def show_history(
     plain = TokenCounter(counter.text_counter)
     last_hidden = view.last_hidden
     # The message that the turn answers is shown in any case.
+    newest = 0 if question is None else question.position
     asked = newest if newest <= last_hidden else 0
     sent = asked if beginning is None or beginning.asked > last_hidden else beginning.asked or asked
     hidden = [pin for pin in snapshot.state.pins if pin.position != newest]
@@ -114,10 +120,10 @@ async def show_history(
         return Entry(entry.position, clamp_message(entry.message, tokens, counter))
 
     async def fit_window(asked: int) -> _FittedWindow:
-        window = view.window
-        if asked:
-            found = await memory.read(key.scope, key.conversation, after=asked - 1, before=asked + 1)
-            window = [*found.entries, *window]
+        found = question
+        if asked and asked != newest:
+            found = await find_question(memory, key, asked, ())
+        window = [found, *view.window] if asked and found is not None else view.window
         if last_hidden:
             window = detach_late_results(window)
         fit = fit_entries(window, window_budget(settings, view.state), newest, count, shorten)

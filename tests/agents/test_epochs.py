@@ -126,6 +126,9 @@ async def test_a_turn_of_a_hundred_steps_ends_epochs_only_at_limits(tmp_path: Pa
     ends = {reason for reason in talk.ends() if reason}
     assert ends <= {"plain": set(), "budget": {EndReason.BUDGET}}.get(history, {EndReason.HARD_LIMIT})
     assert len(ends) == (history != "plain")
+    if history != "budget":
+        # The question stands before the window, and what has no room beside it is in a digest.
+        assert not any(request.context.omitted for request in talk.sent)
 
 
 @pytest.mark.anyio

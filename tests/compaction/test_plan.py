@@ -120,6 +120,26 @@ def test_a_bounded_window_keeps_the_limits_or_is_one_group(
         assert start - needed < batch or not nearer
 
 
+@some
+@given(logs, st.integers(4, 12), st.integers(1, 6))
+def test_a_question_before_a_bounded_window_takes_room_from_it(
+    log: list[Entry], tokens: int, size: int
+) -> None:
+    question = Entry(1, Message("user", "Which one?"))
+    log = [question, *(Entry(entry.position + 1, entry.message) for entry in log)]
+    limits = Limits(floor=1, ceiling=2, hard=100)
+
+    def count(message: Message) -> int:
+        return size if message is question.message else 1
+
+    start = bounded_start(log, 0, limits, tokens, count, question)
+    most = tokens if start == 0 else tokens - (size if size <= tokens else tokens // 2)
+    shown = sum(min(count(entry.message), tokens // 2) for entry in log[start:])
+    cuts = [at for at in range(start + 1, len(log)) if may_cut([entry.message for entry in log], at)]
+    assert shown <= max(most, 1) or not cuts
+    assert bounded_start([], 0, limits, tokens, count, question) == 0
+
+
 @pytest.mark.parametrize("covered", [0, 3, 40])
 def test_a_bounded_window_moves_a_batch_at_a_time(covered: int) -> None:
     starts = []
