@@ -422,7 +422,14 @@ def render_ranked(
     with_conversation_names: bool,
 ) -> RecallResult:
     """Write what was found, and while there is room, what stands further around it."""
-    writer = RecallWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
+    writer = RecallWriter(
+        max_tokens,
+        counter,
+        index.tool_names,
+        with_conversation_names,
+        index.lines,
+        names_before_texts=index.names_before_texts,
+    )
     best = _candidates(index, ranked.scores)
     found = (_candidate(index, place, score) for place, score in distant_places(ranked, hidden))
     distant: Iterator[Candidate] = (candidate for candidate in found if candidate is not None)

@@ -15,9 +15,10 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, clamp_text
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.messages.transcript import (
+    name_before,
     nonce,
     short_name,
     speaker_label,
@@ -156,8 +157,9 @@ def render_recall(
     return writer.result()
 
 
-# By conversation, position and the tokens of a line: the line of a message that was cut, and its tokens.
-Lines: TypeAlias = dict[tuple[str, int, int], tuple[str | None, int]]
+# By conversation, position, the tokens of a line and whether names stand before texts: the line of a message
+# that was cut, and its tokens.
+Lines: TypeAlias = dict[tuple[str, int, int, bool], tuple[str | None, int]]
 # So many are known: to cut a long message takes longer than all the rest of a recall.
 MAX_LINES = 1_024
 
@@ -172,8 +174,11 @@ class RecallWriter:
         tool_names: dict[str, str],
         with_conversation_names: bool,
         lines: Lines | None = None,
+        *,
+        names_before_texts: bool = False,
     ) -> None:
         self._max_tokens, self._counter, self._names = max_tokens, counter, tool_names
+        self._names_before_texts = names_before_texts
         self._with_conversation_names = with_conversation_names
         self._lines: Lines = {} if lines is None else lines
         self._max_line_tokens = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
@@ -261,11 +266,13 @@ class RecallWriter:
     def _line(self, candidate: Candidate) -> tuple[str, int]:
         """The line of a message, and its tokens."""
         _, position, conversation, _, message = candidate
-        name = conversation, position, self._max_line_tokens
+        name = conversation, position, self._max_line_tokens, self._names_before_texts
         cut, cost = self._lines.get(name, (None, 0))
         if cut is not None:
             return cut, cost
-        line = _format_line(position, message, self._names, self._max_line_tokens)
+        said = format_message(message, self._names, with_role=not self._names_before_texts)
+        # Cut first: a very long text is never looked at as a whole.
+        line = indent_continuations(cut_to_ends(f"[{position}] {said}", self._max_line_tokens))
         if not cost:
             # A character is at most about a token, so a short line need not be counted to be known to fit.
             if len(line) > self._max_line_tokens:
@@ -340,11 +347,17 @@ _line_key, _group_key = itemgetter(0, 1, 2, 3), itemgetter(0, 1, 2, 3, 4)
 _SCORE_STEP = math.log(SAME_SCORE_FACTOR)
 
 
-def format_message(message: Message, names: dict[str, str]) -> str:
-    """Who said what, and which tools were called."""
+# The labels of those who talk, where a message does not say who they are.
+_ROLE_LABELS = (ChatRole.USER.value.capitalize(), ChatRole.ASSISTANT.value.capitalize())
+
+
+def format_message(message: Message, names: dict[str, str], *, with_role: bool = True) -> str:
+    """Who said what, and which tools were called; without a role, a text may begin with who said it."""
     content = message.content
     who, said = speaker_label(message, names), content if type(content) is str else visible_text(message)
     if not message.tool_calls:
+        if not with_role and who in _ROLE_LABELS and name_before(said):
+            return said
         return f"{who}: {said}" if said else f"{who}:"
     lines = [f"{who}: {said}"] if said else []
     lines += [f"{who} calls {short_name(call.name)}({call.arguments})" for call in message.tool_calls]
@@ -364,8 +377,3 @@ def cut_to_ends(text: str, tokens: int) -> str:
         return text
     half = max_characters // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters ...]\n{text[-half:]}"
-
-
-def _format_line(position: int, message: Message, names: dict[str, str], max_tokens: int) -> str:
-    # Cut first: a very long text is never looked at as a whole.
-    return indent_continuations(cut_to_ends(f"[{position}] {format_message(message, names)}", max_tokens))

@@ -8,7 +8,6 @@ used last; a recall only adds the messages that are new.
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from bisect import bisect_left
@@ -26,6 +25,7 @@ from autonomy_ctx.memory.ranking import BM25_B, BM25_K1
 from autonomy_ctx.memory.sql.store import Store
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key
 from autonomy_ctx.messages.message import ChatRole, Message
+from autonomy_ctx.messages.transcript import name_before
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.recall_block import Lines
@@ -46,9 +46,7 @@ MIN_PREFIX_LENGTH = 5
 # What a word counts for that a fact made from a message has and the message has not; of a summary of several
 # messages less, by the root of their number.
 KEY_SHARE = 0.5
-# A name before what somebody said, in a chat whose texts have the names. It counts where this part of the
-# messages begins so: "Note: ..." is no name.
-_NAME_BEFORE = re.compile(r"([^\W\d_][\w.'\u2019-]*(?: [^\W\d_][\w.'\u2019-]*){0,2}): ")
+# Names count where so many of the messages have one.
 MIN_NAMED_PART = 0.5
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 
@@ -68,6 +66,7 @@ class TermIndex:
         # Who said each message, by name, and how many messages each has said; "" where nobody is named.
         self.speakers: list[str] = []
         self._messages_by_speaker: Counter[str] = Counter()
+        self._named_texts = 0
         # Messages in which a user states a rule or a preference.
         self.rules: list[int] = []
         self.tool_names: dict[str, str] = {}
@@ -128,6 +127,7 @@ class TermIndex:
         self.answers.append(message.role is ChatRole.ASSISTANT)
         self.speakers.append(speaker := speaker_name(message))
         self._messages_by_speaker[speaker] += 1
+        self._named_texts += bool(speaker) and not (message.name or message.agent)
         self.asks.append(asks)
         if asks:
             self.questions.setdefault(one.conversation, set()).add(one.position)
@@ -152,6 +152,11 @@ class TermIndex:
         return [
             form for form in self._joined_words.get(prefix[:MIN_PREFIX_LENGTH], ()) if form.startswith(prefix)
         ]
+
+    @property
+    def names_before_texts(self) -> bool:
+        """True if most texts begin with the name of who said them."""
+        return self._named_texts >= MIN_NAMED_PART * len(self.messages)
 
     def speakers_named(self, stems: Container[str]) -> dict[str, frozenset[str]]:
         """The speakers whose names have one of these stems, with all stems of the names.
@@ -259,10 +264,7 @@ def speaker_name(message: Message) -> str:
     """The name of who said a message, from its fields or before its text; "" if there is none."""
     if message.role is ChatRole.TOOL:
         return ""
-    if message.name or message.agent:
-        return message.name or message.agent or ""
-    found = _NAME_BEFORE.match(message.text)
-    return found[1] if found else ""
+    return message.name or message.agent or name_before(message.text)
 
 
 def is_question(text: str) -> bool:

@@ -183,6 +183,19 @@ def speaker_label(message: Message, names: dict[str, str]) -> str:
     return f"{role} ({name})" if name else role
 
 
+_NAME_BEFORE = lazy_pattern(r"([^\W\d_][\w.'\u2019-]*(?: [^\W\d_][\w.'\u2019-]*){0,2}): ")
+_ROLES = frozenset(ChatRole)
+
+
+def name_before(text: str) -> str:
+    """The name before what somebody said, as in "Ana: no nuts for me"; "" if there is none.
+
+    Only where most messages begin so it is a name, and no "Note: ...". A role is never one.
+    """
+    found = _NAME_BEFORE.match(text)
+    return "" if found is None or found[1].split()[0].casefold() in _ROLES else found[1]
+
+
 def short_name(name: str) -> str:
     """A name on one line, with its middle left out where it is longer than any name should be."""
     name = " ".join(name.split())
