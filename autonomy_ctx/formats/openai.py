@@ -5,6 +5,7 @@ replies.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -274,7 +275,7 @@ def _has_marks(model: str) -> bool:
     return info is not None and info.cache.match == "marks"
 
 
-class OpenAIWriter(RequestWriter):
+class OpenAIWriter(RequestWriter, ABC):
     """The parts of a request that chat completions and Responses write alike."""
 
     # How a part with text is called.
@@ -303,9 +304,9 @@ class OpenAIWriter(RequestWriter):
             return "\n".join(part["text"] for part in parts)
         return parts
 
+    @abstractmethod
     def image_part(self, url: str, detail: str) -> dict[str, Any]:
         """A part with an image."""
-        raise NotImplementedError
 
     def mark(self, message: dict[str, Any]) -> dict[str, Any]:
         """A message with a mark after its content; an item without content has no place for one."""
