@@ -5,7 +5,7 @@ It is a separate module, because it imports numpy, which only a memory with an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -75,23 +75,15 @@ class VectorMatrix:
             return
         rows, end = self._rows, self._rows.size + len(vectors)
         if end > len(rows.positions):
-            rows = self._copy(slice(rows.size), max(end, 2 * rows.size))
+            rows = self._make_rows(max(end, 2 * rows.size))._replace(size=rows.size)
+            for old, new in zip(self._rows[1:], rows[1:], strict=True):
+                new[: rows.size] = old[: rows.size]
         joined = b"".join(vector for _, _, vector in vectors)
         made = np.frombuffer(joined, dtype=VECTOR_TYPE).reshape(len(vectors), self.dimensions)
         rows.vectors[rows.size : end] = made
         rows.conversation_ids[rows.size : end] = [number for number, _, _ in vectors]
         rows.positions[rows.size : end] = [position for _, position, _ in vectors]
         self._rows = rows._replace(size=end)
-
-    def remove(self, conversation_id: int, positions: Iterable[int] | None = None) -> None:
-        """Remove the vectors of a conversation, or those at some positions of it."""
-        size, _, conversation_ids, all_positions = self._rows
-        gone = conversation_ids[:size] == conversation_id
-        if positions is not None:
-            gone &= np.isin(all_positions[:size], list(positions))
-        if gone.any():
-            [stay] = np.nonzero(~gone)
-            self._rows = self._copy(stay, len(stay))._replace(size=len(stay))
 
     def nearest(
         self, vector: bytes, limit: int, ranges: Sequence[tuple[int, int, int]] | None = None
@@ -107,11 +99,8 @@ class VectorMatrix:
             for number, first, last in ranges:
                 inside |= (conversation_ids == number) & (positions >= first) & (positions <= last)
             if not inside.all():
-                vectors, conversation_ids, positions = (
-                    vectors[inside],
-                    conversation_ids[inside],
-                    positions[inside],
-                )
+                vectors, positions = vectors[inside], positions[inside]
+                conversation_ids = conversation_ids[inside]
         if not len(positions):
             return []
         one = np.frombuffer(vector, dtype=VECTOR_TYPE).astype(np.float32)
@@ -126,20 +115,7 @@ class VectorMatrix:
         found = zip(conversation_ids[order], positions[order], scores[order], strict=True)
         return [RowHit(int(number), int(position), float(score)) for number, position, score in found]
 
-    def _copy(self, some: Any, room: int) -> _Rows:
-        """Some of the rows, with room for more."""
-        old, new = self._rows, self._make_rows(room)
-        vectors = old.vectors[some]
-        new.vectors[: len(vectors)] = vectors
-        new.conversation_ids[: len(vectors)] = old.conversation_ids[some]
-        new.positions[: len(vectors)] = old.positions[some]
-        return new._replace(size=len(vectors))
-
     def _make_rows(self, room: int) -> _Rows:
         room = max(room, _FIRST_ROWS)
-        return _Rows(
-            0,
-            np.empty((room, self.dimensions), dtype=np.float32),
-            np.empty(room, dtype=np.int64),
-            np.empty(room, dtype=np.int64),
-        )
+        vectors = np.empty((room, self.dimensions), dtype=np.float32)
+        return _Rows(0, vectors, np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64))
