@@ -43,24 +43,19 @@ class Waiter:
 
 
 def notify_all(waiters: Iterable[Waiter]) -> None:
-    """Notify waiters from any thread, with one call into each loop."""
+    """Notify waiters from any thread, with one call into each loop; a closed loop is ignored."""
     by_loop: dict[Any, list[Waiter]] = {}
     for waiter in waiters:
         by_loop.setdefault(waiter.loop, []).append(waiter)
     for loop, together in by_loop.items():
-        _notify_in_loop(loop, together)
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_notify_each, together)
+        else:
+            import trio
 
-
-def _notify_in_loop(loop: Any, waiters: list[Waiter]) -> None:
-    """Wake a waiter in its event loop; a closed loop is ignored."""
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_notify_each, waiters)
-    else:
-        import trio
-
-        with suppress(trio.RunFinishedError):
-            loop.run_sync_soon(_notify_each, waiters)
+            with suppress(trio.RunFinishedError):
+                loop.run_sync_soon(_notify_each, together)
 
 
 def _notify_each(waiters: list[Waiter]) -> None:
@@ -124,12 +119,8 @@ class WorkerJob(Generic[T]):
         if not self.claim():
             return False
         # The thread may be stuck behind a lock for long: let go of what the job was about.
-        self.work = _do_nothing
+        del self.work
         return True
-
-
-def _do_nothing(_: Any) -> Any:
-    return None
 
 
 class WorkerThread:
@@ -180,10 +171,9 @@ class WorkerThread:
         """Have the thread do what is queued and end; the waiter is notified then. None if it does not run."""
         if self._thread is None or not self._thread.is_alive():
             return None
-        end_waiter = Waiter(grace)
-        self._end_waiters.append(end_waiter)
+        self._end_waiters.append(Waiter(grace))
         self._inbox.put(None)
-        return end_waiter
+        return self._end_waiters[-1]
 
     @property
     def is_stopping(self) -> bool:

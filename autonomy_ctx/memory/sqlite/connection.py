@@ -305,15 +305,6 @@ class FileLock:
             self._file = -1
 
 
-def _close_inherited_locks() -> None:
-    for lock in list(_locks):
-        lock.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited_locks)
-
-
 # Files that are open in this process, and those that were when it was forked off another; by their
 # numbers on the disk, because one file may have many names.
 _open_files: dict[tuple[int, int], int] = {}
@@ -412,11 +403,13 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _note_inherited_files() -> None:
+def _leave_parent_process() -> None:
     """In the child of a fork: SQLite still counts the parent's locks as this process's own."""
+    for lock in list(_locks):
+        lock.close()
     _inherited_files.update(_open_files)
     _open_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_inherited_files)
+    os.register_at_fork(after_in_child=_leave_parent_process)
