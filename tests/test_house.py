@@ -293,7 +293,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_765, 8),
     "knowledge": (1_345, 7),
     "language": (3_374, 14),
-    "memory": (12_880, 69),
+    "memory": (12_851, 69),
     "messages": (3_811, 16),
     "models": (3_049, 11),
     "replay": (2_237, 11),

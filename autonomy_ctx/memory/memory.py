@@ -137,9 +137,12 @@ class Memory(AsyncResource):
         # The turn that this view writes, see `in_turn`.
         self._turn: TurnToken | None = None
         self._window_cache = WindowCache(store)
-        self.vector_index = (
-            None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
-        )
+        self.vector_index: VectorIndex | None = None
+        if embedder is not None:
+            # Imported here: a memory without an embedder does not need it.
+            from autonomy_ctx.memory.vector_index import VectorIndex
+
+            self.vector_index = VectorIndex(store, embedder, timeout=embedder_timeout)
         # For recall.
         self.term_indexes = TermIndexes()
         self._clock, self._new_id = clock, new_id
@@ -519,14 +522,11 @@ class Memory(AsyncResource):
     async def drop_summaries(self, scope: str, conversation: str | None = None) -> int:
         """Remove the summaries of a conversation or scope, and return how many segments; messages stay."""
         check_name("scope", scope)
-        if conversation is not None:
-            check_name("conversation", conversation)
-        if conversation is not None:
-            # In a scope, each is removed when it is next read: it is of an older generation.
-            await self._store.drop_records(make_key(self.agent, scope, conversation), BLOCK_KIND)
-        return await self._store.drop_segments(
-            scope, self.agent if conversation is not None else None, conversation
-        )
+        if conversation is None:
+            # The blocks of each conversation are removed when they are next read: of an older generation.
+            return await self._store.drop_segments(scope)
+        await self._store.drop_records(make_key(self.agent, scope, conversation), BLOCK_KIND)
+        return await self._store.drop_segments(scope, self.agent, conversation)
 
     # -- housekeeping ---------------------------------------------------------------------------
 
@@ -584,12 +584,14 @@ class Memory(AsyncResource):
         return ()
 
     async def _make_drafts(self, messages: Sequence[Any], full_texts: Mapping[str, str]) -> list[Draft]:
-        messages = [form for message in messages for form in wire.split_blocks(message)]
-        if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
-            return [self._make_draft(messages[0], EMPTY)]
+        """Drafts of messages; those of large ones are made in a thread."""
         drafts: list[Draft] = []
-        async for some in Chunks(messages):
-            drafts += [await self._make_draft_async(message, full_texts) for message in some]
+        async for some in Chunks([form for message in messages for form in wire.split_blocks(message)]):
+            for message in some:
+                if full_texts or not encoding.fits_inline(message):
+                    drafts.append(await anyio.to_thread.run_sync(self._make_draft, message, full_texts))
+                else:
+                    drafts.append(self._make_draft(message, full_texts))
         return drafts
 
     async def _fire_before_append(self, key: Key, drafts: Sequence[Draft]) -> tuple[Message, ...]:
@@ -606,13 +608,6 @@ class Memory(AsyncResource):
             self.vector_index.note_appended(key)
         if said:
             await fire(self.hooks, MemoryHook.AFTER_APPEND, *key[1:], said, done=True)
-
-    async def _make_draft_async(
-        self, value: Message | Mapping[str, Any], full_texts: Mapping[str, str]
-    ) -> Draft:
-        if not full_texts and encoding.fits_inline(value):
-            return self._make_draft(value, full_texts)
-        return await anyio.to_thread.run_sync(self._make_draft, value, full_texts)
 
     def _make_draft(self, value: Message | Mapping[str, Any], full_texts: Mapping[str, str]) -> Draft:
         message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
@@ -631,13 +626,6 @@ class Memory(AsyncResource):
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted
-
-
-def _make_vector_index(store: Store, embedder: EmbedderLike, timeout: float) -> VectorIndex:
-    # Imported here: a memory without an embedder does not need it.
-    from autonomy_ctx.memory.vector_index import VectorIndex
-
-    return VectorIndex(store, embedder, timeout=timeout)
 
 
 def _begins_turn(message: Message) -> bool:
