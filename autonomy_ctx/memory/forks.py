@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from autonomy_ctx.errors import InvalidFork, UnknownConversation
-from autonomy_ctx.memory.store import Head, Key, StoredSegment
+from autonomy_ctx.memory.store import Head, Key, StoredSegment, unbroken_segments
 
 
 class ReplacedSegment(NamedTuple):
@@ -58,10 +58,4 @@ def fork_segments(
             chosen.append(segment)
         elif segment.first <= at:
             pending += sources[segment.number]
-    covered, provisional, found = 0, False, []
-    for segment in sorted(chosen, key=lambda one: one.first):
-        if segment.first != covered + 1 or (provisional and not segment.provisional):
-            break
-        covered, provisional = segment.last, segment.provisional
-        found.append(segment)
-    return found
+    return unbroken_segments(chosen)

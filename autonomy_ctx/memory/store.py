@@ -307,14 +307,18 @@ def restorable_segments(
     for segment in sorted(replaced, key=lambda one: -one.number):
         if all(segment.last < one.first or one.last < segment.first for one in chosen):
             chosen.append(segment)
-    covered, provisional, back = 0, False, []
-    for segment in sorted(chosen, key=lambda one: one.first):
+    return tuple(segment for segment in unbroken_segments(chosen) if segment not in active)
+
+
+def unbroken_segments(segments: Sequence[StoredSegment]) -> list[StoredSegment]:
+    """The segments in order, up to the first gap, and to a written one that follows a stand-in."""
+    covered, provisional, found = 0, False, list[StoredSegment]()
+    for segment in sorted(segments, key=lambda one: one.first):
         if segment.first != covered + 1 or (provisional and not segment.provisional):
             break
         covered, provisional = segment.last, segment.provisional
-        if segment not in active:
-            back.append(segment)
-    return tuple(back)
+        found.append(segment)
+    return found
 
 
 class Draft(NamedTuple):
