@@ -12,7 +12,6 @@ from memory.scripts import run_on
 from stores.vectors import BlocksContract
 
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.search_text import SearchScope
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
 from autonomy_ctx.stores import Store
@@ -97,7 +96,7 @@ class TestSqliteVectors(BlocksContract):
         cache = VectorCache(max_bytes=2 * 64 * (3 * 4 + 2 * 8))
         with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as connection:
             for key in scopes * 2:
-                search_scope = SearchScope(key.agent, key.scope, None)
-                [hit] = run_on(connection, cache.search, search_scope, pack_topic("cat"), number, 9)
+                given = (key.agent, key.scope, pack_topic("cat"))
+                [hit] = run_on(connection, cache.nearest, *given, embedder=number, limit=9)
                 assert hit.message.text == "a cat"
         assert 0 < cache.size_bytes <= 2 * 64 * (3 * 4 + 2 * 8)

@@ -152,23 +152,13 @@ class EmbeddedStore(Store):
     fulltext = FTS5
     use_embedder = writes(use_embedder)
 
-    async def nearest(
-        self,
-        agent: str,
-        scope: str,
-        vector: bytes,
-        *,
-        embedder: int,
-        conversation: str | None = None,
-        limit: int,
-    ) -> list[SearchHit]:
+    async def nearest(self, *given: Any, **options: Any) -> list[SearchHit]:
         if self._vector_cache is None:
             # Imported here: it needs numpy.
             from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
 
             self._vector_cache = VectorCache()
-        search_scope = SearchScope(agent, scope, conversation)
-        return await self.read_script(self._vector_cache.search, search_scope, vector, embedder, limit)
+        return await self.read_script(self._vector_cache.nearest, *given, **options)
 
     async def check(self) -> None:
         await self.run_write(Transaction.probe)

@@ -59,12 +59,19 @@ class VectorCache:
             max_bytes, getsizeof=lambda one: one.matrix.size_bytes
         )
 
-    async def search(
-        self, session: SqliteSession, search_scope: SearchScope, vector: bytes, embedder: int, limit: int
+    async def nearest(
+        self,
+        session: SqliteSession,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
     ) -> list[SearchHit]:
         """The nearest messages, in one snapshot."""
-        agent, scope, conversation = search_scope
-        connection = session.connection
+        search_scope, connection = SearchScope(agent, scope, conversation), session.connection
         found = connection.execute(_SQL["select_state"], (embedder, agent, scope)).fetchone()
         if found is None:
             return []
