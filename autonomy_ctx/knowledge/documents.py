@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio.to_thread
+
 from autonomy_ctx.errors import InvalidDocument
-from autonomy_ctx.knowledge.knowledge import replace_surrogates
+from autonomy_ctx.formats.outgoing import replace_surrogates
+from autonomy_ctx.knowledge.knowledge import SearchTool
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
@@ -176,6 +180,26 @@ def message_documents(messages: Iterable[Message | Mapping[str, Any]]) -> list[D
         name = message.id if named else nonce(message.role.value, text)
         made[name] = make_document(text, f"message {name}", message.role.value)
     return list(made.values())
+
+
+class DocumentKnowledge(SearchTool, ABC):
+    """A knowledge base of documents. Adding a document with a known `source` replaces the old one."""
+
+    async def add(self, text: str, *, source: str, title: str | None = None) -> None:
+        """Add a text, or replace the one with this source."""
+        await self._put([make_document(text, source, title)])
+
+    async def add_file(self, path: str | os.PathLike[str]) -> None:
+        """Add a text file; its source is its path."""
+        await self._put([await anyio.to_thread.run_sync(read_file, path)])
+
+    async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
+        """Add messages of users, assistants and tools; each message is one source."""
+        await self._put(await anyio.to_thread.run_sync(message_documents, list(messages)))
+
+    @abstractmethod
+    async def _put(self, documents: list[Document]) -> None:
+        """Add documents."""
 
 
 def _too_large(source: str, size: int) -> InvalidDocument:

@@ -18,7 +18,7 @@ import anyio.to_thread
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.formats.base import ModelReply, WireRequest
-from autonomy_ctx.knowledge.knowledge import replace_surrogates
+from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.models.client import ClientPool, ModelClient, RequestBuilder, RetryPolicy, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, ProviderChoice, checked_url, choose_provider
 from autonomy_ctx.validation import check_int

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from autonomy_ctx.errors import InvalidPassage
+from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.messages.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
 from autonomy_ctx.messages.token_estimate import estimate_tokens
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
@@ -78,11 +79,6 @@ def read_passages(found: Any, limit: int) -> KnowledgeResult:
         elif passage.text.strip():
             passages.append(passage)
     return KnowledgeResult(tuple(passages), problem)
-
-
-def replace_surrogates(text: str) -> str:
-    """The text as every store and provider can hold it: a lone surrogate is replaced."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _parse_passage(value: Any) -> Passage | None:

@@ -9,13 +9,12 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
 
 import anyio.to_thread
 
@@ -23,19 +22,16 @@ from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import KnowledgeError, SchemaTooNew, StoreUnavailable
 from autonomy_ctx.knowledge.documents import (
     Document,
+    DocumentKnowledge,
     chunks,
-    make_document,
-    message_documents,
-    read_file,
     read_folder,
 )
-from autonomy_ctx.knowledge.knowledge import Passage, SearchTool
+from autonomy_ctx.knowledge.knowledge import Passage
 from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words
 from autonomy_ctx.language.words import is_unspaced, text_ends
 from autonomy_ctx.memory.search_terms import fts_or_query
 from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
-from autonomy_ctx.messages.message import Message
 from autonomy_ctx.validation import check_int
 
 # Of a long question as many terms and characters count at its beginning as at its end.
@@ -204,12 +200,6 @@ def put_documents(
             _delete_document_rows(connection, source)
 
 
-def drop_document(connection: sqlite3.Connection, source: str) -> bool:
-    """Remove a document. Returns whether there was one."""
-    with _transaction(connection):
-        return _delete_document_rows(connection, source)
-
-
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
@@ -257,10 +247,7 @@ def _delete_document_rows(connection: sqlite3.Connection, source: str) -> bool:
     return connection.execute("DELETE FROM document WHERE source = ?", (source,)).rowcount > 0
 
 
-T = TypeVar("T")
-
-
-class TextKnowledge(SearchTool, AsyncResource):
+class TextKnowledge(DocumentKnowledge, AsyncResource):
     """Texts, files and messages in a full-text index, in memory or in a file that processes can share.
 
     Adding a document with a known `source` replaces the old one. All work runs in worker threads.
@@ -282,38 +269,24 @@ class TextKnowledge(SearchTool, AsyncResource):
         except (sqlite3.Error, OSError) as error:
             raise translate_error(error, self._display_path, timeout) from error
 
-    async def add(self, text: str, *, source: str, title: str | None = None) -> None:
-        """Add a text, or replace the one with this source."""
-        made = make_document(text, source, title)
-        await self._work(lambda: self._put([made]))
-
-    async def add_file(self, path: str | os.PathLike[str]) -> None:
-        """Add a text file; its source is its path."""
-        await self._work(lambda: self._put([read_file(path)]))
-
     async def add_folder(self, path: str | os.PathLike[str], pattern: str = "**/*.md") -> list[str]:
         """Add the files of a folder, all or none, and return their sources.
 
         A second call with the same pattern reads only changed files, and removes files that no longer exist.
         """
 
-        def work() -> list[str]:
-            documents = read_folder(path, pattern)
-            self._put(documents, folder=f"{Path(path).as_posix()}\0{pattern}")
-            return [one.source for one in documents]
-
-        return await self._work(work)
-
-    async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add messages of users, assistants and tools, all or none; each message is one source."""
-        given = list(messages)
-        await self._work(lambda: self._put(message_documents(given)))
+        documents = await anyio.to_thread.run_sync(read_folder, path, pattern)
+        await self._put(documents, f"{Path(path).as_posix()}\0{pattern}")
+        return [one.source for one in documents]
 
     async def remove(self, source: str) -> bool:
         """Remove the document with this source. Returns whether it was there."""
-        return await self._work(
-            lambda: self._with_connection(lambda connection: drop_document(connection, source))
-        )
+
+        def work() -> bool:
+            with self._open() as connection, _transaction(connection):
+                return _delete_document_rows(connection, source)
+
+        return await anyio.to_thread.run_sync(work)
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
         """The passages that share words with the query, best first."""
@@ -325,38 +298,41 @@ class TextKnowledge(SearchTool, AsyncResource):
             asked = fts_query(query)
             if asked is None:
                 return []
-            return self._with_connection(lambda connection: find_passages(connection, asked, limit))
+            with self._open() as connection:
+                return find_passages(connection, asked, limit)
 
         # If the caller is cancelled, the thread finishes alone; it changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     async def close(self) -> None:
         """Close the file. A second call does nothing."""
-        await self._work(self._close)
+        await anyio.to_thread.run_sync(self._close)
 
     def __repr__(self) -> str:
         return f"TextKnowledge({self.path!r})" if self.path is not None else "TextKnowledge()"
 
-    async def _work(self, work: Callable[[], T]) -> T:
+    async def _put(self, documents: list[Document], folder: str | None = None) -> None:
+        """Add documents, all or none."""
         # Not abandoned on cancellation: after the call, the change is made completely or not at all.
-        return await anyio.to_thread.run_sync(work)
+        await anyio.to_thread.run_sync(self._put_now, documents, folder)
 
-    def _put(self, documents: Sequence[Document], *, folder: str | None = None) -> None:
-        documents = list({one.source: one for one in documents}.values())
-        known = self._with_connection(lambda connection: unchanged_sources(connection, documents))
+    def _put_now(self, documents: list[Document], folder: str | None) -> None:
+        by_source = {one.source: one for one in documents}
+        with self._open() as connection:
+            known = unchanged_sources(connection, list(by_source.values()))
         # Divided before the lock is taken, so that searches do not wait for it.
-        changed = [prepare_document(one) for one in documents if one.source not in known]
-        sources = [one.source for one in documents]
-        self._with_connection(
-            lambda connection: put_documents(connection, changed, folder=folder, sources=sources)
-        )
+        changed = [prepare_document(one) for one in by_source.values() if one.source not in known]
+        with self._open() as connection:
+            put_documents(connection, changed, folder=folder, sources=list(by_source))
 
-    def _with_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The connection, which others do not use meanwhile."""
         with self._lock:
             if self._connection is None:
                 raise KnowledgeError(repr(self), "is closed; make a new one to continue")
             try:
-                return work(self._connection)
+                yield self._connection
             except (sqlite3.Error, OSError) as error:
                 raise translate_error(error, self._display_path, self._timeout) from error
 

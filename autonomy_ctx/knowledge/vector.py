@@ -10,7 +10,7 @@ import math
 import os
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
@@ -23,22 +23,14 @@ import anyio.to_thread
 
 from autonomy_ctx.embedders import EmbedderLike, as_embedder, checked_vectors
 from autonomy_ctx.errors import InvalidVectors, KnowledgeError
+from autonomy_ctx.formats.outgoing import replace_surrogates
 from autonomy_ctx.knowledge.documents import (
     Document,
+    DocumentKnowledge,
     chunks,
-    make_document,
-    message_documents,
-    read_file,
     read_folder,
 )
-from autonomy_ctx.knowledge.knowledge import (
-    KnowledgeResult,
-    Passage,
-    SearchTool,
-    read_passages,
-    replace_surrogates,
-)
-from autonomy_ctx.messages.message import Message
+from autonomy_ctx.knowledge.knowledge import KnowledgeResult, Passage, read_passages
 from autonomy_ctx.validation import check_int
 
 # A store that takes longer to replace a document has failed.
@@ -70,7 +62,7 @@ class VectorStore(Protocol):
         """The nearest vectors, best first."""
 
 
-class VectorKnowledgeBase(SearchTool):
+class VectorKnowledgeBase(DocumentKnowledge):
     """Documents that are found by meaning. Adding a known `source` replaces the old document."""
 
     def __init__(self, embedding_provider: EmbedderLike, vector_store: VectorStore) -> None:
@@ -78,14 +70,6 @@ class VectorKnowledgeBase(SearchTool):
         for method in ("add", "search"):
             if not callable(getattr(vector_store, method, None)):
                 raise TypeError(f"{type(vector_store).__name__} is not a vector store: it needs `{method}`")
-
-    async def add(self, text: str, *, source: str, title: str | None = None) -> None:
-        """Add a text, or replace the one with this source."""
-        await self._put([make_document(text, source, title)])
-
-    async def add_file(self, path: str | os.PathLike[str]) -> None:
-        """Add a text file; its source is its path."""
-        await self._put([await anyio.to_thread.run_sync(read_file, path)])
 
     async def add_folder(self, path: str | os.PathLike[str], pattern: str = "**/*.md") -> list[str]:
         """Add the files of a folder, and return their sources.
@@ -95,10 +79,6 @@ class VectorKnowledgeBase(SearchTool):
         documents = await anyio.to_thread.run_sync(read_folder, path, pattern)
         await self._put(documents)
         return [one.source for one in documents]
-
-    async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add messages of users, assistants and tools; each message is one source."""
-        await self._put(await anyio.to_thread.run_sync(message_documents, list(messages)))
 
     async def remove(self, source: str) -> None:
         """Remove the document with this source."""

@@ -343,11 +343,14 @@ async def test_the_loop_goes_on_while_somebody_waits_for_the_index() -> None:
     knowledge = TextKnowledge()
     await knowledge.add(FERRY, source="ferry")
     free = threading.Event()
+
+    def hold() -> None:
+        with knowledge._open():
+            free.wait(20)
+
     # Whoever has the index waits for the loop: if the index were used on the loop, nobody would go on.
     async with anyio.create_task_group() as group:
-        group.start_soon(
-            anyio.to_thread.run_sync, lambda: knowledge._with_connection(lambda _: free.wait(20))
-        )
+        group.start_soon(anyio.to_thread.run_sync, hold)
         while not knowledge._lock.locked():
             await anyio.lowlevel.checkpoint()
         with anyio.move_on_after(0.01) as scope:
