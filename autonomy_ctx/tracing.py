@@ -209,12 +209,11 @@ class OperationSpan:
 
     def begin_turn(self) -> None:
         """The turn has come: what went before was waiting."""
-        if self._telemetry is not None:
-            self._set({"autonomy_ctx.turn.waited_seconds": round(self._seconds(), 6)})
+        self._set({"autonomy_ctx.turn.waited_seconds": round(self._seconds(), 6)})
 
     def number_turn(self, number: int | None) -> None:
         """The turn has a number in its conversation, unless it did not ask the model."""
-        if number is not None and self._telemetry is not None:
+        if number is not None:
             self._set({"autonomy_ctx.turn.number": number})
 
     def end_turn(self, *, text: str, usage: Usage, stop: str, steps: int) -> None:

@@ -281,13 +281,13 @@ def test_the_rule_about_participles_can_tell() -> None:
 # -- sizes: lines and modules of each folder, at most ----------------------------------------------------
 
 BUDGETS: dict[str, tuple[int, int]] = {
-    ".": (2_057, 13),
+    ".": (2_056, 13),
     "adapters": (1_794, 15),
     "agents": (4_754, 20),
     "cli": (6_133, 28),
     "compaction": (6_630, 23),
     "containers": (3_712, 14),
-    "engine": (1_205, 4),
+    "engine": (1_197, 4),
     "errors": (1_091, 10),
     "formats": (6_181, 24),
     "inspection": (1_765, 8),
@@ -295,8 +295,8 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "language": (3_374, 14),
     "memory": (12_846, 69),
     "messages": (3_811, 16),
-    "models": (3_049, 11),
-    "replay": (2_237, 11),
+    "models": (3_041, 11),
+    "replay": (2_233, 11),
     "sections": (2_444, 13),
     "server": (7_593, 41),
     "template": (4_254, 13),

@@ -64,10 +64,7 @@ class Branches:
 
     def lock(self, key: Key) -> anyio.Lock:
         """One call of a conversation at a time stores messages."""
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = anyio.Lock()
-        return lock
+        return self._locks.setdefault(key, anyio.Lock())
 
     def forget(self, key: Key) -> None:
         """Forget where a conversation is, and where its history begins."""

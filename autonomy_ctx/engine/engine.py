@@ -593,12 +593,7 @@ class ContextEngine(AsyncResource):
             "start" if message is None else message.id,
             None if before is None else before.previous,
         )
-        if (
-            before is not None
-            and before.number is not None
-            and stored is not None
-            and stored.head is not None
-        ):
+        if before is not None and before.number is not None and stored is not None and stored.head:
             log = stored.before
             if (log.position, log.generation) == (before.end, before.generation):
                 # Nobody else has gone on.

@@ -136,7 +136,12 @@ class Model(AsyncResource):
         self._pool = ClientPool(client)
         self._client: ModelClient | None = None
         self._format: Format
-        self._offline = _make_offline_model() if choice.provider.name == "offline" else None
+        self._offline: OfflineModel | None = None
+        if choice.provider.name == "offline":
+            # Imported here: most models are asked over HTTP.
+            from autonomy_ctx.models.offline import OfflineModel
+
+            self._offline = OfflineModel()
 
     @property
     def request_options(self) -> Mapping[str, Any]:
@@ -209,7 +214,9 @@ class Model(AsyncResource):
         chosen = self._choose_options(options)
         output: OutputSchema | None = chosen.pop("output", None)
         if output is not None:
-            fields = self._output_options(output, specs, chosen)
+            from autonomy_ctx.formats.output_schema import output_options
+
+            fields = output_options(self._output_target(specs), output, chosen)
             chosen |= fields or {}
             read = read if fields is not None else [*read, Message("system", output.instruction)]
         if self._offline is not None:
@@ -385,14 +392,6 @@ class Model(AsyncResource):
         fields = CacheFields(key=key, is_long=bool(is_long)) if is_sent else None
         return {"breakpoints": breakpoints or (), "cache": fields}
 
-    def _output_options(
-        self, output: OutputSchema, tools: Sequence[Any], options: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        # Imported here: most requests ask for text.
-        from autonomy_ctx.formats.output_schema import output_options
-
-        return output_options(self._output_target(tools), output, options)
-
     def _output_target(self, tools: Sequence[Any]) -> OutputTarget:
         from autonomy_ctx.formats.output_schema import OutputTarget
 
@@ -535,13 +534,6 @@ def _tell_unknown(name: str, taken_for: str) -> None:
         TABLE_DATE,
         taken_for,
     )
-
-
-def _make_offline_model() -> OfflineModel:
-    # Imported here: most models are asked over HTTP.
-    from autonomy_ctx.models.offline import OfflineModel
-
-    return OfflineModel()
 
 
 def tool_spec(tool: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -229,7 +228,7 @@ class _SettingRun:
     def __init__(self, record: _Record, setting: ReplaySetting, model: Any) -> None:
         self._record, self._setting = record, setting
         self._now = FIRST_TIME
-        self._memory = Memory(token_counter=record.counter, clock=self._time)
+        self._memory = Memory(token_counter=record.counter, clock=lambda: self._now)
         config = setting.config(model)
         if setting.auto:
             self._section: SummarizedHistorySection = _PricedHistorySection(record, config, self._seconds)
@@ -248,9 +247,6 @@ class _SettingRun:
         self._context: ComposedContext | None = None
         # The message before which the last request was sent: its cache is as old.
         self._last: Message | None = None
-
-    def _time(self) -> datetime:
-        return self._now
 
     def _seconds(self) -> float:
         return self._now.timestamp()
