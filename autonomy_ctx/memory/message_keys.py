@@ -143,9 +143,9 @@ def _split_keys(keys: Iterable[MessageKey]) -> dict[MessageKey, frozenset[str]]:
 class KeyIndexes:
     """The keys of the conversations and scopes that were recalled from last, each up to date."""
 
-    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+    def __init__(self) -> None:
         self._indexes: ConversationCache[StoreKey, KeyIndex] = ConversationCache(
-            max_bytes, getsizeof=lambda index: index.size, holds_texts=True
+            MAX_CACHE_BYTES, getsizeof=lambda index: index.size, holds_texts=True
         )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()

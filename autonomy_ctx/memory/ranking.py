@@ -66,19 +66,13 @@ def fuse_scores(
     return fused
 
 
-def fuse_ranks(
-    by_words: Sequence[SearchHit],
-    by_meaning: Sequence[SearchHit],
-    limit: int,
-    *,
-    meaning_share: float = MEANING_SHARE,
-) -> list[SearchHit]:
+def fuse_ranks(by_words: Sequence[SearchHit], by_meaning: Sequence[SearchHit], limit: int) -> list[SearchHit]:
     """The best of two lists, each message once, with a score from 0 to 1."""
     hits = {(hit.conversation, hit.position): hit for hit in (*by_meaning, *by_words)}
     words, meaning = (
         {(hit.conversation, hit.position): hit.score for hit in some} for some in (by_words, by_meaning)
     )
-    scores = fuse_scores(words, meaning, meaning_share=meaning_share)
+    scores = fuse_scores(words, meaning)
     # Of equals, what was found by words, and there what stood first: the order of this dict.
     best = sorted(scores, key=lambda place: -scores[place])[:limit]
     return [replace(hits[place], score=scores[place]) for place in best]

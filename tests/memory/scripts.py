@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from autonomy_ctx.memory.sql.session import NO_LIMIT, ReadLimit, run_script
 from autonomy_ctx.memory.sqlite.connection import snapshot
-from autonomy_ctx.memory.sqlite.session import SqliteSession
+from autonomy_ctx.memory.sqlite.session import SqliteSession, Transaction
 
 T = TypeVar("T")
 
@@ -23,6 +23,6 @@ def run_on(
 ) -> T:
     """The result of a script, in a transaction of its own."""
     clocks = {"now": time.time, "lease_now": time.time}
-    session = SqliteSession(connection, clocks, None, read_limit=read_limit)
+    session = SqliteSession(Transaction(connection), clocks, None, read_limit)
     with snapshot(connection):
         return run_script(script(session, *given, **options))

@@ -46,7 +46,7 @@ _SMALL_READS = frozenset((read_head, read_window, read_summary, read_records, tu
 
 
 def _begin_index(session: SqliteSession) -> bool:
-    if not session.take_index_step():
+    if not session.transaction.take_index_step():
         return False
     fulltext.create_index(session.connection)
     return True
@@ -170,7 +170,7 @@ class EmbeddedStore(Store):
 
     async def write_script(self, script: Script[P, T], *given: P.args, **options: P.kwargs) -> T:
         def run(transaction: Transaction) -> T:
-            session = SqliteSession(transaction.connection, self._clocks, self.identity, transaction)
+            session = SqliteSession(transaction, self._clocks, self.identity)
             return run_script(script(session, *given, **options))
 
         return await self.run_write(run)
@@ -198,5 +198,5 @@ class EmbeddedStore(Store):
         options: Mapping[str, Any],
     ) -> T:
         with snapshot(connection):
-            session = SqliteSession(connection, self._clocks, self.identity, read_limit=read_limit)
+            session = SqliteSession(Transaction(connection), self._clocks, self.identity, read_limit)
             return run_script(script(session, *given, **options))

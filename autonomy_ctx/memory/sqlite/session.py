@@ -53,15 +53,13 @@ class SqliteSession:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        transaction: Transaction,
         clocks: dict[str, Callable[[], float]],
         identity: object,
-        transaction: Transaction | None = None,
         read_limit: ReadLimit = NO_LIMIT,
     ) -> None:
-        self.connection, self.read_limit = connection, read_limit
-        self._clocks, self.identity = clocks, identity
-        self._transaction = transaction
+        self.transaction, self.connection = transaction, transaction.connection
+        self._clocks, self.identity, self.read_limit = clocks, identity, read_limit
 
     async def fetch(self, query: Query, **values: Any) -> list[Any]:
         for name in query.clocks:
@@ -101,10 +99,6 @@ class SqliteSession:
                 # Who has the vectors of this scope in memory reads them again.
                 self.connection.execute(_SQL["count_removal"], (conversation_id,))
 
-    def take_index_step(self) -> bool:
-        """True if this transaction may write to the search index."""
-        return self._transaction is not None and self._transaction.take_index_step()
-
     async def put_vectors(self, conversation_id: int, embedder: int, block: VectorBlock) -> None:
         names = (block.key.agent, block.key.scope)
         [(scope_id,)] = self.connection.execute(_SQL["ensure_scope"], names).fetchall()
@@ -115,9 +109,7 @@ class SqliteSession:
         self.connection.executemany(_SQL["insert_vector"], rows)
 
     def note_appended(self, messages: int) -> None:
-        if self._transaction is not None:
-            self._transaction.appended += messages
+        self.transaction.appended += messages
 
     def note_deletion(self) -> None:
-        if self._transaction is not None:
-            self._transaction.has_deleted = True
+        self.transaction.has_deleted = True

@@ -182,17 +182,11 @@ class Writer:
             finish_jobs(failed)
             self._close()
 
-    def _begin(
-        self,
-        connection: sqlite3.Connection,
-        lock: FileLock,
-        worker: WorkerThread,
-        start: str = "BEGIN IMMEDIATE",
-    ) -> bool:
+    def _begin(self, connection: sqlite3.Connection, lock: FileLock, worker: WorkerThread) -> bool:
         """Acquire the lock and start a transaction, while a caller still waits for it."""
         while worker.has_waiters() and lock.acquire(worker.has_waiters):
             try:
-                connection.execute(start)
+                connection.execute("BEGIN IMMEDIATE")
                 return True
             except BaseException as error:
                 # While another program writes, other processes must not wait for this one.
