@@ -76,8 +76,8 @@ class VectorMatrix:
         rows, end = self._rows, self._rows.size + len(vectors)
         if end > len(rows.positions):
             rows = self._make_rows(max(end, 2 * rows.size))._replace(size=rows.size)
-            for old, new in zip(self._rows[1:], rows[1:], strict=True):
-                new[: rows.size] = old[: rows.size]
+            for name in ("vectors", "conversation_ids", "positions"):
+                getattr(rows, name)[: rows.size] = getattr(self._rows, name)[: rows.size]
         joined = b"".join(vector for _, _, vector in vectors)
         made = np.frombuffer(joined, dtype=VECTOR_TYPE).reshape(len(vectors), self.dimensions)
         rows.vectors[rows.size : end] = made
