@@ -64,11 +64,8 @@ async def put_blocks(store: Store, key: Key, blocks: Sequence[StoredBlock]) -> N
 
 async def drop_block(store: Store, key: Key, name: str) -> None:
     """Remove a block that its provider has refused."""
-    found = [
-        (record.name, _decode_block(record.body)) for record in await store.read_records(key, BLOCK_KIND)
-    ]
-    blocks = [(last, one.block) for last, one in found if one is not None]
-    names = [last for last, block in blocks if block is not None and block.name == name]
+    found = {one.name: _decode_block(one.body) for one in await store.read_records(key, BLOCK_KIND)}
+    names = [last for last, one in found.items() if one and one.block and one.block.name == name]
     if names:
         await store.drop_records(key, BLOCK_KIND, names)
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from importlib import util
+from importlib import import_module, util
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -131,7 +131,7 @@ class VectorIndex:
         self._dimensions: int | None = None
         self._is_replaced = False
         self._registrations: WeakKeyDictionary[Any, _Registration] = WeakKeyDictionary()
-        self._pack_vectors: Callable[[Any, int, int | None], list[bytes]] | None = None
+        self._pack_vectors: Callable[..., list[bytes]] | None = None
         self.metrics = {"messages_embedded": 0, "embedder_failures": 0, "searches_without_meaning": 0}
 
     def note_appended(self, key: Key) -> None:
@@ -172,7 +172,10 @@ class VectorIndex:
         self, agent: str, scope: str, query: str, conversation: str | None, limit: int
     ) -> list[SearchHit]:
         """The messages that are nearest to a query in meaning; none while the embedder fails or is slow."""
-        self._note_search(EmbeddingGap(agent, scope, None))
+        place = EmbeddingGap(agent, scope, None)
+        if place not in self._checked:
+            self._checked[place] = True
+            self._note(place)
         vector = await self._embed_query(query)
         if vector is None or self._number is None:
             return []
@@ -209,11 +212,6 @@ class VectorIndex:
             wake = self._wake_events[loop] = anyio.Event()
         if wake is not None:
             wake.set()
-
-    def _note_search(self, place: EmbeddingGap) -> None:
-        if place not in self._checked:
-            self._checked[place] = True
-            self._note(place)
 
     async def _fill(self, loop: Any) -> None:
         """Make vectors whenever some are missing, one job for each event loop."""
@@ -350,7 +348,9 @@ class VectorIndex:
     async def _embed(self, texts: list[str], timeout: float = CALL_TIMEOUT_SECONDS) -> list[bytes]:
         """The vectors of texts in the stored form. The first vectors register the embedder."""
         if self._pack_vectors is None:
-            self._pack_vectors = await anyio.to_thread.run_sync(_import_pack_vectors)
+            # In a thread: numpy takes a while to import.
+            matrix = await anyio.to_thread.run_sync(import_module, "autonomy_ctx.memory.vector_matrix")
+            self._pack_vectors = matrix.pack_vectors
         with anyio.fail_after(timeout):
             found = await self._embedder.embed(texts)
             pack = partial(self._pack_vectors, found, len(texts), self._dimensions)
@@ -411,10 +411,3 @@ class VectorIndex:
         if not pause.seconds:
             logger.warning("%s fails, %s: %s", what, effect, describe_error(error))
         pause.begin()
-
-
-def _import_pack_vectors() -> Callable[[Any, int, int | None], list[bytes]]:
-    """In a thread: numpy takes a while to import."""
-    from autonomy_ctx.memory.vector_matrix import pack_vectors
-
-    return pack_vectors
