@@ -293,7 +293,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "inspection": (1_765, 8),
     "knowledge": (1_321, 7),
     "language": (3_374, 14),
-    "memory": (12_816, 69),
+    "memory": (12_819, 69),
     "messages": (3_811, 16),
     "models": (3_041, 11),
     "replay": (2_233, 11),

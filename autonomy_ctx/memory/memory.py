@@ -585,8 +585,11 @@ class Memory(AsyncResource):
 
     async def _make_drafts(self, messages: Sequence[Any], full_texts: Mapping[str, str]) -> list[Draft]:
         """Drafts of messages; those of large ones are made in a thread."""
+        messages = [form for message in messages for form in wire.split_blocks(message)]
+        if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
+            return [self._make_draft(messages[0], EMPTY)]
         drafts: list[Draft] = []
-        async for some in Chunks([form for message in messages for form in wire.split_blocks(message)]):
+        async for some in Chunks(messages):
             for message in some:
                 if full_texts or not encoding.fits_inline(message):
                     drafts.append(await anyio.to_thread.run_sync(self._make_draft, message, full_texts))
