@@ -66,6 +66,7 @@ _ORDERS = ("must", "every", "ban", "ban_if_firm")
 _HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 _SETTLED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision")
 _OPTION_LINE = lazy_pattern(r"\W{0,6}(?:[^\W\d_]{3,10}\s{1,3})?\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2)
+_FORMULA = lazy_pattern(r"\\\(|\$[^$]{0,80}[\\^][^$]{0,80}\$")
 _CAMEL, _DIGIT = lazy_pattern("([a-z])([A-Z])"), lazy_pattern(r"\d")
 
 
@@ -164,6 +165,7 @@ class _Finder:
             else:
                 heading = None
                 stated = self._read(read.before("asks"))
+                self._asks = self._asks or stated.text != read.text
                 is_asked = any(map(stated.text.count, QUESTION_MARKS))
                 for part in self._split(stated):
                     self._read_statement(spoken, part, is_asked=is_asked)
@@ -211,7 +213,7 @@ class _Finder:
         if not sentences or sentences[0].is_question or len(split_words(self._own)) > MAX_ANSWER_WORDS:
             return False
         answer = self._read(self._own)
-        if answer.has("doubt", "report", "question"):
+        if answer.has("doubt", "report", "question") or find_kind(answer) == "rule":
             return False
         read = [(one, self._read(one.text)) for one in _read_sentences(asked[1])[-3:]]
         stated = [one for sentence, one in read if not sentence.is_question and len(one.content) > 1]
@@ -283,7 +285,7 @@ class _Finder:
         sentences = _read_sentences(self._asked[1]) if self._asked else []
         if not sentences or len(sentences[-1].text) > MAX_JOINED:
             return ""
-        is_answer = sentences[-1].is_question or answer.content & self._read(sentences[-1].text).content
+        is_answer = answer.content & self._read(sentences[-1].text).content
         return f"{QUESTION_NOTE}{sentences[-1].text})" if is_answer else ""
 
     def _read_statement(self, spoken: Utterance, statement: Statement, *, is_asked: bool) -> None:
@@ -402,11 +404,8 @@ class _Finder:
         for item in self._newest("open"):
             stated = self._statement(item).content
             shared, least = len(content & stated), min(len(stated), len(content)) if is_told else len(content)
-            if (
-                shared > most
-                and shared >= MIN_SHARED * least
-                and (shared > 1 or (is_told and (by_user or least == 1)))
-            ):
+            is_enough = shared > 1 or (is_told and (by_user or least == 1))
+            if is_enough and shared > most and shared >= MIN_SHARED * least:
                 best, most = item, shared
         if best is not None:
             self._end(spoken, best)
@@ -536,15 +535,12 @@ def find_kind(one: Statement) -> FactKind | None:
         return "preference"
     if one.has("condition", "task"):
         return None
-    if (
-        one.has("shift")
-        and not one.has("trying")
-        and len(one.numbers) == 1
-        and any(map(str.isalpha, one.content_of(one.part_of("shift"))))
-    ):
+    moved = one.part_of("shift")
+    is_figure = len(one.numbers) == 1 and any(one.words.folded[at][0].isdigit() for at in moved)
+    if is_figure and not one.has("trying") and any(map(str.isalpha, one.content_of(moved))):
         return "value"
     is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")
-    if one.has("duty") and is_about and not is_now:
+    if one.has("duty") and is_about and not is_now and not one.has("trying"):
         return "open"
     is_settled = one.has("decision") or (one.has("preferred") and not one.has("is", "trying"))
     return "decision" if is_settled and one.content and not one.has("owned", "now") else None
@@ -565,10 +561,11 @@ def _is_rule(one: Statement) -> bool:
     bans = one.orders_with("ban") + (one.orders_with("ban_if_firm") if one.has("firm") else [])
     if any(_forbids(one, part) for part in bans):
         return True
-    # "Every page must load", not "an answer to any issue that may arise".
-    part = one.part_of("every")
+    # "Every page must load", not "an answer to any issue that may arise" or "any idea you may have".
+    part, folded = one.part_of("every"), one.words.folded
     rest = range(one.cues.get("every", 0), part.stop)
-    return one.has_in(rest, "must") and not one.content_of(range(part.start, rest.start))
+    is_obliged = any(one.has_in((at,), "must") and not one.is_subject(folded[at - 1]) for at in rest)
+    return is_obliged and not one.content_of(range(part.start, rest.start))
 
 
 def _forbids(one: Statement, part: range) -> bool:
@@ -602,10 +599,11 @@ def states_rule(text: str) -> bool:
 
 
 def _read_sentences(message: Message) -> list[Sentence]:
-    """The sentences that the author of a message said himself; of a long text those at its ends."""
+    """The sentences that the author of a message said himself, without formulas: of a long text some."""
     text = content_text(message.content)
     text = text if len(text) <= 2 * MAX_TEXT else f"{text[:MAX_TEXT]}\n\n{text[-MAX_TEXT:]}"
-    found = [one for one in split_sentences(text) if len(one.text) <= MAX_SENTENCE]
+    said = (one for one in split_sentences(text) if not _FORMULA.search(one.text))
+    found = [one for one in said if len(one.text) <= MAX_SENTENCE]
     half = MAX_SENTENCES // 2
     return found if len(found) <= MAX_SENTENCES else [*found[:half], *found[-half:]]
 
