@@ -292,7 +292,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (6_181, 24),
     "inspection": (1_765, 8),
     "knowledge": (1_321, 7),
-    "language": (3_372, 14),
+    "language": (3_376, 14),
     "memory": (12_819, 69),
     "messages": (3_811, 16),
     "models": (3_041, 11),

@@ -62,6 +62,7 @@ _RULE_CUES = frozenset(("preference", "rule", "habit", "ban", "ban_if_firm", "mu
 # Whoever says one of these states nothing that holds.
 _BLOCKERS = ("report", "doubt", "other", "past")
 # An order, if the assistant takes note of it.
+_NO_VALUE = ("owned", "condition", "task", "trying", "habit", "ban", "duty")
 _ORDERS = ("must", "every", "ban", "ban_if_firm")
 _HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 _SETTLED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision")
@@ -310,7 +311,8 @@ class _Finder:
         is_first = not any(one.position == spoken[0] for one in self._known)
         if kind is None and statement.points_back and is_first:
             kind = find_kind(self._join(spoken[1], statement) or statement)
-        same = self._same_values(statement)
+        # "I'm trying to get it to 85 %" changes nothing.
+        same = [] if kind is None and statement.has("trying") else self._same_values(statement)
         old: Fact | None = None
         if kind == "value" or (same and kind in (None, "rule")):
             if any(self._statement(one).figures == statement.figures for one in same):
@@ -526,7 +528,8 @@ def find_kind(one: Statement) -> FactKind | None:
     is_item = is_item or (one.has("open") and not one.has("task", "trying"))
     if is_lacking or (is_about and is_item):
         return "open"
-    if one.value and not one.has("owned", "condition", "task", "trying", "habit", "ban", "duty"):
+    is_it = one.has_in((one.lead_end,), "pointing")
+    if one.value and not is_it and not one.has(*_NO_VALUE):
         is_told = one.has_in(one.part(one.value.first), "done") and not one.has("change", "shift")
         return None if is_told else "value"
     if is_about and not one.has("now") and _is_rule(one):
@@ -549,7 +552,8 @@ def find_kind(one: Statement) -> FactKind | None:
 def _is_rule(one: Statement) -> bool:
     """Tell whether a statement is meant to last: it says so, or orders or forbids something in general."""
     if one.has("rule"):
-        return True
+        # "I'm trying to understand the power rule" is none.
+        return not one.has("trying")
     if one.has("habit"):
         at = one.cues["habit"]
         # "It always rains here": before or right after it somebody does something.
