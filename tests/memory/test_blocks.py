@@ -12,8 +12,9 @@ from memory.scripts import run_on
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
 from autonomy_ctx.memory.encoding import make_draft
-from autonomy_ctx.memory.sql.log import append_drafts, read_head
+from autonomy_ctx.memory.sql.log import read_head
 from autonomy_ctx.memory.sql.session import ReadLimit
+from autonomy_ctx.memory.sql.turns import append
 from autonomy_ctx.memory.sqlite.window import BLOCK_ROWS, LARGE_BODY_BYTES, read_window
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.testing import MAIN, make_message
@@ -55,7 +56,7 @@ async def test_rows_are_of_the_moment_of_their_head(path: Path) -> None:
         if "FROM message" in statement and not ends:
             ends.append(run_on(other, read_head, MAIN).position)
             draft = make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())
-            run_on(other, append_drafts, MAIN, [draft])
+            run_on(other, append, MAIN, [draft], ())
 
     connection.set_trace_callback(write_in_between)
     window = run_on(connection, read_window, MAIN, limit=5, read_limit=BY_ROW)

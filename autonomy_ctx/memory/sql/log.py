@@ -26,13 +26,23 @@ MESSAGES = f"""
         AND {{sqlite: +}}m.position BETWEEN coalesce(r.first, 1) AND coalesce(r.last, {MAX_POSITION})
 """
 MESSAGE_ID = "{sqlite: m.id}{postgres: coalesce(m.long_id, m.id)}"
+# The columns of a `Head`, after the number of the conversation.
+HEAD = "c.id, c.head, c.count, c.generation, c.last_user, c.revision"
 _QUERIES = load_queries(
     "log",
-    head="c.id, c.head, c.count, c.generation, c.last_user, c.revision",
+    head=HEAD,
     messages=MESSAGES,
     messages_by_id=MESSAGES.replace("@message m", "@message m {sqlite: INDEXED BY message_id}"),
     message_id=MESSAGE_ID,
 )
+
+
+class LockedLog(NamedTuple):
+    """A conversation that is locked for writing: its number, its state, and whether it is a fork."""
+
+    conversation_id: int
+    head: Head
+    is_fork: bool
 
 
 class MessagePlace(NamedTuple):
@@ -68,20 +78,11 @@ async def find_conversation_ids(
     return [number for (number,) in rows]
 
 
-async def append_drafts(
-    session: Session, key: Key, drafts: Sequence[Draft], after: int | None = None
-) -> list[int]:
-    """Store those of the drafts that are new, all or none; for the others, give the positions they have.
-
-    With `after`, nothing is stored if the log ends elsewhere.
-    """
-    if not drafts:
-        return []
-    conversation_id, head, is_fork = await _lock_log(session, key)
-    if after not in (None, head.position):
-        return []
+async def append_drafts(session: Session, log: LockedLog, drafts: Sequence[Draft]) -> list[int]:
+    """Store those of the drafts that are new, all or none; for the others, give the positions they have."""
+    conversation_id, head, is_fork = log
     # Of a fork, they may be rows of another conversation; of any other, the index knows them.
-    known = await find_messages(session, conversation_id, drafts) if is_fork else {}
+    known = await find_messages(session, conversation_id, drafts) if is_fork and drafts else {}
     positions: list[int] = []
     last, last_user = head.position, head.last_user
     for draft in drafts:
@@ -108,11 +109,11 @@ async def append_drafts(
     return positions
 
 
-async def _lock_log(session: Session, key: Key) -> tuple[int, Head, bool]:
-    """A conversation as `ensure_conversation` finds it, and whether it is a fork."""
+async def lock_log(session: Session, key: Key) -> LockedLog:
+    """Find a conversation and lock it; a row is made for one that is new."""
     while not (rows := await session.fetch(_QUERIES["lock_log"], **session.key_values(key))):
         await ensure_conversation(session, key)
-    return rows[0][0], Head(*rows[0][1:6]), bool(rows[0][6])
+    return LockedLog(rows[0][0], Head(*rows[0][1:6]), bool(rows[0][6]))
 
 
 async def insert_message(session: Session, conversation_id: int, row: MessageRow) -> bool:

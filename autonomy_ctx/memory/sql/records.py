@@ -13,6 +13,7 @@ from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.memory.encoding import decode_record, encode_text
 from autonomy_ctx.memory.sql.log import (
     MESSAGES,
+    LockedLog,
     ensure_conversation,
     find_conversation,
     indexed_text,
@@ -79,26 +80,27 @@ async def put_records(
     return [] if place is None else await _insert_records(session, place, kind, records, keep, derived)
 
 
-async def put_draft(session: Session, key: Key, draft: RecordDraft) -> None:
-    """Store a record and its parts, if what it expects is there."""
-    place = await _find_place(session, key, draft.generation, draft.refs)
+async def put_draft(session: Session, key: Key, draft: RecordDraft, log: LockedLog | None = None) -> None:
+    """Store a record and its parts, if what it expects is there; `log` is the conversation, once locked."""
+    place = await _find_place(session, key, draft.generation, draft.refs, log)
     if place is None:
         return
     records: Sequence[tuple[str, str]] = [(draft.name, draft.body)]
     keep = draft.keep
     if draft.expected is not None:
+        expected, body = encode_text(draft.expected), encode_text(draft.body)
         values = {"id": place.conversation_id, "kind": draft.kind, "name": session.index_text(draft.name)}
-        rows = await session.fetch(_QUERIES["select_expected"], **values)
-        if (rows[0][1] if rows else encode_text("")) != encode_text(draft.expected):
-            return
-        if rows:
-            # One that is replaced is not one more; the newest stays where it is.
-            keep = None
-            if rows[0][2] and not place.quoted:
-                body = encode_text(draft.body)
-                new = {"size": len(body.encode()), "derived": draft.derived, "body": body}
-                await session.execute(_QUERIES["update_newest"], number=rows[0][0], **new)
-                records = ()
+        new = {"size": len(body.encode()), "derived": draft.derived, "body": body}
+        # One that is replaced is not one more; the newest stays where it is.
+        if not place.quoted and await session.execute(
+            _QUERIES["update_newest"], **values, **new, expected=expected
+        ):
+            records = ()
+        else:
+            rows = await session.fetch(_QUERIES["select_body"], **values)
+            if (rows[0][0] if rows else encode_text("")) != expected:
+                return
+            keep = None if rows else keep
     if records:
         await _insert_records(session, place, draft.kind, records, keep, draft.derived)
     if draft.parts:
@@ -167,14 +169,18 @@ async def insert_quotes(session: Session, quoted: Sequence[QuotedPlace], numbers
 
 
 async def _find_place(
-    session: Session, key: Key, generation: int | None, refs: Sequence[MessageRef]
+    session: Session,
+    key: Key,
+    generation: int | None,
+    refs: Sequence[MessageRef],
+    log: LockedLog | None = None,
 ) -> RecordPlace | None:
     """The conversation for records, and the messages that they quote; None if they must not be stored."""
     if refs:
         # A conversation in which nothing was deleted may not be there yet, and must be, to be quoted.
         is_new = {ref.key(key): ref.generation == 0 for ref in refs}
         await _lock_in_order(session, {key: False, **is_new})
-    found = await find_conversation(session, key, lock=True)
+    found = log[:2] if log is not None else await find_conversation(session, key, lock=True)
     if generation not in (None, 0 if found is None else found[1].generation):
         return None
     quoted = await _find_quoted(session, key, refs) if refs else []

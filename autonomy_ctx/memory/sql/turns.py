@@ -12,13 +12,20 @@ from itertools import starmap
 from typing import NamedTuple
 
 from autonomy_ctx.errors import TurnLost
-from autonomy_ctx.memory.sql.log import append_drafts, ensure_conversation, is_stored
+from autonomy_ctx.memory.sql.log import (
+    HEAD,
+    LockedLog,
+    append_drafts,
+    ensure_conversation,
+    is_stored,
+    lock_log,
+)
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.records import put_draft, read_records
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import Draft, Key, RecordDraft, TurnStart, TurnToken, is_current_lease
+from autonomy_ctx.memory.store import Draft, Head, Key, RecordDraft, TurnStart, TurnToken, is_current_lease
 
-_QUERIES = load_queries("turns")
+_QUERIES = load_queries("turns", head=HEAD)
 
 
 class QueueTicket(NamedTuple):
@@ -32,12 +39,15 @@ class QueueTicket(NamedTuple):
 class LockedLine(NamedTuple):
     """The line of one conversation: who holds the turn, and who waits."""
 
-    conversation_id: int
-    head: int
+    log: LockedLog
     holder: QueueTicket
     last_ticket: int
-    generation: int
     places: list[QueueTicket]
+
+    @property
+    def conversation_id(self) -> int:
+        """The number of the conversation."""
+        return self.log.conversation_id
 
     def find(self, owner: str) -> QueueTicket | None:
         """The place of an owner."""
@@ -83,10 +93,13 @@ async def begin_turn(
     if not again and await _seconds_until_free(session, line, owner):
         return TurnStart(await _wait(session, line, place, owner, seconds), None)
     # First: what it refuses, such as other content under a known id, must not take the turn.
-    fits = after in (None, line.head) or (again and await is_stored(session, line.conversation_id, drafts))
+    head = line.log.head
+    fits = after in (None, head.position) or (
+        again and await is_stored(session, line.conversation_id, drafts)
+    )
     if fits and unless is not None:
         fits = not await session.fetch(_QUERIES["find_record"], id=line.conversation_id, kind=unless)
-    positions = await append_drafts(session, key, drafts) if fits else []
+    positions = await append_drafts(session, line.log, drafts) if fits else []
     ticket = line.holder.ticket if again else line.last_ticket + 1 if place is None else place.ticket
     waiting = 0
     if line.places:
@@ -103,7 +116,7 @@ async def begin_turn(
     )
     found = () if records is None else await read_records(session, key, records)
     took_over = line.holder.ticket != 0 and not again
-    return TurnStart(ticket, positions, took_over, line.head, line.generation, found)
+    return TurnStart(ticket, positions, took_over, head.position, head.generation, found)
 
 
 async def append(
@@ -117,20 +130,24 @@ async def append(
     after: int | None = None,
 ) -> list[int]:
     """Append, in a turn or without one, and put records."""
-    if turn is None:
-        positions = await append_drafts(session, key, drafts, after)
-        if after is not None and not positions:
+    positions, log = list[int](), None
+    if turn is not None:
+        positions, log = await _append_in_turn(session, key, drafts, turn, ends)
+    elif drafts:
+        log = await lock_log(session, key)
+        if after not in (None, log.head.position):
             return []
-    else:
-        positions = await _append_in_turn(session, key, drafts, turn, ends)
+        positions = await append_drafts(session, log, drafts)
     for record in records:
-        await put_draft(session, key, record)
+        await put_draft(session, key, record, log)
+        # That raises the generation.
+        log = None if record.ends_quotes else log
     return positions
 
 
 async def _append_in_turn(
     session: Session, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
-) -> list[int]:
+) -> tuple[list[int], LockedLog | None]:
     """Append while the turn is held; what is stored already also later."""
     line = await _read_line(session, key)
     is_held = line is not None and line.holder[:2] == (turn.ticket, turn.owner)
@@ -138,10 +155,12 @@ async def _append_in_turn(
         is_known = line is not None and await is_stored(session, line.conversation_id, drafts)
         if not is_known:
             raise TurnLost
-    positions = await append_drafts(session, key, drafts)
-    if ends and is_held and line is not None:
+    if line is None:
+        return [], None
+    positions = await append_drafts(session, line.log, drafts)
+    if ends and is_held:
         await _release(session, key, line)
-    return positions
+    return positions, line.log
 
 
 async def renew_turn(session: Session, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
@@ -216,8 +235,7 @@ async def _read_line(session: Session, key: Key, *, lock: bool = True) -> Locked
     rows = await session.fetch(_QUERIES["lock_line" if lock else "find_line"], **session.key_values(key))
     if not rows:
         return None
-    [(conversation_id, head, ticket, owner, until, last_ticket, generation, waiting)] = rows
+    [(conversation_id, *head, is_fork, ticket, owner, until, last_ticket, waiting)] = rows
     places = await session.fetch(_QUERIES["select_places"], id=conversation_id) if waiting else []
-    holder = QueueTicket(ticket, owner, until)
-    line = list(starmap(QueueTicket, places))
-    return LockedLine(conversation_id, head, holder, last_ticket, generation, line)
+    log = LockedLog(conversation_id, Head(*head), bool(is_fork))
+    return LockedLine(log, QueueTicket(ticket, owner, until), last_ticket, list(starmap(QueueTicket, places)))

@@ -6,14 +6,13 @@ DELETE FROM @record WHERE conversation_id = :id AND kind = :kind AND number <= (
     SELECT number FROM @record WHERE conversation_id = :id AND kind = :kind
     ORDER BY number DESC LIMIT 1 OFFSET :keep)
 
--- name: select_expected
-SELECT number, body,
-    number = (SELECT max(number) FROM @record WHERE conversation_id = :id AND kind = :kind)
-FROM @record WHERE conversation_id = :id AND kind = :kind AND name = :name
+-- name: select_body
+SELECT body FROM @record WHERE conversation_id = :id AND kind = :kind AND name = :name
 
 -- name: update_newest
 UPDATE @record SET at = @now(), {sqlite: size = :size,} derived = :derived, body = :body
-WHERE number = :number
+WHERE conversation_id = :id AND kind = :kind AND name = :name AND body = :expected
+    AND number = (SELECT max(number) FROM @record WHERE conversation_id = :id AND kind = :kind)
 
 -- name: lock_in_order
 SELECT id FROM @conversation WHERE id @in(:ids) ORDER BY id {postgres: FOR KEY SHARE}

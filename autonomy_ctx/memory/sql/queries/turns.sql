@@ -1,12 +1,11 @@
+-- fragment: line
+{head}, c.is_fork, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.turns_waiting
+
 -- name: lock_line
-SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.generation,
-    c.turns_waiting
-FROM @conversation c WHERE @key(c) {postgres: FOR NO KEY UPDATE}
+SELECT {line} FROM @conversation c WHERE @key(c) {postgres: FOR NO KEY UPDATE}
 
 -- name: find_line
-SELECT c.id, c.head, c.turn_ticket, c.turn_owner, c.turn_until, c.last_ticket, c.generation,
-    c.turns_waiting
-FROM @conversation c WHERE @key(c)
+SELECT {line} FROM @conversation c WHERE @key(c)
 
 -- name: select_places
 SELECT ticket, owner, until FROM @turn_wait WHERE conversation_id = :id ORDER BY ticket
