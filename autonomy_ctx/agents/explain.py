@@ -8,7 +8,6 @@ provider reported. The figures of every turn are stored with it, and stay (`memo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.formats.model_table import Price
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, MessageRef, Record, RecordDraft
+from autonomy_ctx.memory.store import Key, Record, RecordDraft
 from autonomy_ctx.memory.turn_figures import (
     USAGE_FIELDS,
     TurnFigures,
@@ -29,13 +28,14 @@ from autonomy_ctx.memory.turn_figures import (
 )
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import estimate_cost, price_of
-from autonomy_ctx.template.composed import (
-    ComposedContext,
-    WindowBounds,
+from autonomy_ctx.template.composed import ComposedContext, WindowBounds
+from autonomy_ctx.template.context_record import (
     decode_bounds,
+    decode_section,
     decode_usage,
     from_record,
-    to_record,
+    read_forms,
+    write_contexts,
 )
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int, check_seconds
@@ -88,7 +88,8 @@ class StepRecord:
     @property
     def newest_position(self) -> int | None:
         """The newest message of the log that was shown; in the first step it is the user's."""
-        shown = (position for section in self.form["sections"] for position in section["positions"])
+        sections = map(decode_section, self.form["sections"])
+        shown = (position for section in sections for position in section.positions)
         return max((position for position in shown if position), default=None)
 
     async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
@@ -123,12 +124,8 @@ class TurnRecord:
 
 def parse_turn(record: Record) -> TurnRecord:
     """The turn that a record of `RECORD_KIND` holds."""
-    forms: list[dict[str, Any]] = json.loads(record.body)
-    return TurnRecord(
-        id=record.name,
-        at=datetime.fromtimestamp(record.at, UTC),
-        steps=tuple(StepRecord(form=form) for form in forms),
-    )
+    steps = tuple(StepRecord(form=form) for form in read_forms(record.body))
+    return TurnRecord(id=record.name, at=datetime.fromtimestamp(record.at, UTC), steps=steps)
 
 
 class SentTurn(NamedTuple):
@@ -237,21 +234,10 @@ class ContextRecords:
         return [figures, await self._draft_contexts(turn, steps)] if self._turns else [figures]
 
     async def _draft_contexts(self, turn: SentTurn, steps: Sequence[ComposedContext]) -> RecordDraft:
-        forms, refs = list[dict[str, Any]](), dict[MessageRef, None]()
-        for step in steps:
-            forms.append(await to_record(step, self._memory))
-            refs |= dict.fromkeys(step.refs)
-        forms[0]["turn"] = turn.number
-        body = json.dumps(forms, separators=(",", ":"))
-        return RecordDraft(
-            RECORD_KIND,
-            turn.id,
-            body,
-            keep=self._turns,
-            derived=True,
-            refs=tuple(refs),
-            generation=turn.generation,
-        )
+        body = await write_contexts(steps, self._memory, turn=turn.number)
+        refs = tuple(dict.fromkeys(ref for step in steps for ref in step.refs))
+        options: dict[str, Any] = {"derived": True, "refs": refs, "generation": turn.generation}
+        return RecordDraft(RECORD_KIND, turn.id, body, keep=self._turns, **options)
 
     async def sweep(self, key: Key, *, is_first: bool = False) -> None:
         """Drop records that are too old, if that was not done lately; after a first turn there are none."""

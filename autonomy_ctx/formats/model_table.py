@@ -215,14 +215,10 @@ def _find_row(table: Mapping[str, Any], name: str) -> tuple[str, str] | None:
         own = own.replace(".", "-")
     if own in table:
         return own, ""
-    best: tuple[str, str] | None = None
-    for key in table:
-        if best is not None and len(key) <= len(best[0]):
-            continue
-        # Also by its whole name, for keys that somebody has added.
-        for said in (own, whole):
-            rest = said[len(key) :]
-            if said.startswith(key.lower()) and not (key[-1:].isdigit() and _NEXT_VERSION.match(rest)):
-                best = key, rest
-                break
-    return best
+    # Also by its whole name, for keys that somebody has added.
+    found = [(key, said) for key in table for said in (own, whole) if said.startswith(key.lower())]
+    for key, said in sorted(found, key=lambda one: len(one[0]), reverse=True):
+        rest = said[len(key) :]
+        if not (key[-1:].isdigit() and _NEXT_VERSION.match(rest)):
+            return key, rest
+    return None

@@ -407,12 +407,14 @@ def repair_messages(
 
 
 def locate_breakpoints(
-    messages: Sequence[Message], ready: Sequence[Message], breakpoints: Iterable[int]
+    messages: Sequence[Message], ready: Sequence[Message], breakpoints: Collection[int]
 ) -> list[int]:
     """Which of the prepared messages the breakpoints come after.
 
     Preparing moves and drops results but keeps the order of all others, so those are counted.
     """
+    if not breakpoints:
+        return []
     spoken = [at for at, message in enumerate(ready) if message.role is not TOOL]
     places: list[int] = []
     for index in sorted(set(breakpoints)):

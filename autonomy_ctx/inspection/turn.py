@@ -40,8 +40,8 @@ from autonomy_ctx.template.composed import (
     Cut,
     Definitions,
     SectionReport,
-    decode_section,
 )
+from autonomy_ctx.template.context_record import decode_section
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int
 

@@ -144,10 +144,11 @@ def choose_breakpoints(
         wanted.append(last)
     if shared:
         wanted.append(shared - 1)
-    wanted.append(_leading_count(kinds, ("stable",)) - 1)
-    wanted.append(kinds.index("volatile") - 1 if "volatile" in kinds else -1)
+    wanted.append(next((at for at, kind in enumerate(kinds) if kind != "stable"), len(kinds)) - 1)
+    lasting = kinds.index("volatile") if "volatile" in kinds else len(kinds)
+    wanted.append(lasting - 1 if lasting < len(kinds) else -1)
     wanted.append(next((at for at in range(last, -1, -1) if isinstance(messages[at], Summary)), -1))
-    wanted.append(_leading_count(kinds, ("stable", "slow")) - 1)
+    wanted.append(lasting - 1)
     chosen = list(dict.fromkeys(index for index in wanted if index >= 0))
     return tuple(sorted(chosen[:MAX_BREAKPOINTS]))
 
@@ -161,11 +162,6 @@ def _rank(section: PlannedSection | SectionOptions) -> int:
     if section.name in REQUIRED_SECTIONS:
         return _SYSTEM
     return {"stable": _STABLE, "slow": _SLOW, "volatile": _VOLATILE}[section.kind]
-
-
-def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) -> int:
-    """The number of messages from the start that are of these kinds."""
-    return next((at for at, kind in enumerate(kinds) if kind not in wanted), len(kinds))
 
 
 def _cost_factor(cached: int, own: int, lost: int) -> float:

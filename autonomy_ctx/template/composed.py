@@ -1,29 +1,19 @@
-"""`ComposedContext`: the messages a model will see, a report of each section, and each message's origin.
-
-`to_record` and `from_record` store a context and read it back; messages in the log are stored by position.
-"""
+"""`ComposedContext`: the messages a model will see, a report of each section, and each message's origin."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
-import anyio.to_thread
-
-from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, ThinkingUse, Usage, WireFormat
+from autonomy_ctx.formats.base import NO_THINKING, CacheMiss, RequestOptions, Usage, WireFormat
 from autonomy_ctx.formats.model_table import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.formats.outgoing import summary_record
-from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import position_ranges
 from autonomy_ctx.memory.store import MessageRef
-from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.fact import STANDING_HEADING
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message
@@ -34,6 +24,8 @@ from autonomy_ctx.template.cache_order import choose_breakpoints
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.template.epoch_row import EpochState
 from autonomy_ctx.validation import check_int
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +90,11 @@ class SectionReport:
     refs: tuple[MessageRef, ...] = ()
 
     @property
-    def indexes(self) -> list[int]:
+    def indexes(self) -> Sequence[int]:
         """The indexes of its messages in the context."""
-        runs = self.runs or ((self.start, self.messages),)
-        return [index for first, count in runs for index in range(first, first + count)]
+        if not self.runs:
+            return range(self.start, self.start + self.messages)
+        return [index for first, count in self.runs for index in range(first, first + count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,10 +250,16 @@ class ComposedContext:
 
     def positions(self) -> list[int | None]:
         """For each message its position in the log, if it has one."""
-        found: list[int | None] = [None] * len(self._messages)
-        for section in self.sections:
-            for index, position in zip(section.indexes, section.positions, strict=True):
-                found[index] = position
+        return self._spread([section.positions for section in self.sections], None)
+
+    def _spread(self, values: Sequence[Sequence[T]], default: T) -> list[T]:
+        """For each message the value that its section has for it."""
+        found = [default] * len(self._messages)
+        for section, own in zip(self.sections, values, strict=True):
+            at = 0
+            for first, count in section.runs or ((section.start, section.messages),):
+                found[first : first + count] = own[at : at + count]
+                at += count
         return found
 
     @property
@@ -273,15 +272,12 @@ class ComposedContext:
 
     def shows_position(self, position: int) -> bool:
         """Tell whether a message of the log is shown, by its position."""
-        return position in self.positions()
+        return any(position in section.positions for section in self.sections)
 
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """The cache breakpoints: at most 4 indexes of messages, in order."""
-        kinds: list[SectionKind] = ["volatile"] * len(self._messages)
-        for section in self.sections:
-            for index in section.indexes:
-                kinds[index] = section.kind
+        kinds = self._spread([[one.kind] * one.messages for one in self.sections], "volatile")
         shared = 0 if self.shared is None else self.shared.messages
         goes_on = bool(self.state.composer or self.state.additions)
         return choose_breakpoints(self._messages, kinds, shared, goes_on=goes_on)
@@ -419,157 +415,3 @@ def _shared_summary_fraction(message: Message, before: Message) -> float:
     same = next((at for at, (one, other) in enumerate(zip(texts, older, strict=False)) if one != other), None)
     same = min(len(texts), len(older)) if same is None else same
     return sum(map(len, texts[:same])) / max(sum(map(len, texts)), 1)
-
-
-# Reading across a gap of a few messages is cheaper than reading twice.
-_MAX_READ_GAP = 16
-# What is written and compared outside the event loop.
-LARGE_TOKENS = 20_000
-LARGE_MESSAGES = 200
-
-
-async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]:
-    """A context as JSON."""
-    positions = composed.positions()
-    # A message that a store has read says so itself; any other may have been shortened to be shown.
-    shown = zip(composed.messages, positions, strict=True)
-    unsure = [position for message, position in shown if position and not message._is_stored]
-    stored: dict[int, Message | None] = dict.fromkeys(unsure)
-    if unsure:
-        stored |= await _read_stored(unsure, composed.scope, composed.conversation, memory)
-    written = partial(_encode_context, composed, positions, stored)
-    is_large = len(composed) > LARGE_MESSAGES or composed.tokens > LARGE_TOKENS
-    return await anyio.to_thread.run_sync(written) if is_large else written()
-
-
-async def from_record(
-    form: Mapping[str, Any], scope: str, conversation: str, memory: Memory
-) -> ComposedContext | None:
-    """The context that was written down; None when memory no longer has all of it."""
-    positions = [one for one in form["messages"] if isinstance(one, int)]
-    stored = await _read_stored(positions, scope, conversation, memory)
-    if any(position not in stored for position in positions):
-        return None
-    if form["stored"] != _fingerprint(stored[position] for position in positions):
-        return None
-    composed = ComposedContext(
-        scope=scope,
-        conversation=conversation,
-        messages=[stored[one] if isinstance(one, int) else wire.from_dict(one) for one in form["messages"]],
-        counts=form["counts"],
-        sections=[decode_section(section) for section in form["sections"]],
-        calibration=form["calibration"],
-        budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
-        shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
-        # Contexts of 0.2 have no epoch.
-        state=EpochState(
-            number=form.get("epoch", 0),
-            end_reason=EndReason(form["end_reason"]) if form.get("end_reason") else None,
-        ),
-    )
-    composed.definitions, composed.model = decode_definitions(form), form.get("model")
-    composed.usage, composed.bounds = decode_usage(form), decode_bounds(form)
-    if miss := form.get("cache_miss"):
-        composed.cache_miss = CacheMiss(**miss)
-    if stored_use := form.get("thinking"):
-        composed.thinking = ThinkingUse(**{**stored_use, "sent": tuple(stored_use["sent"])})
-    return composed
-
-
-def decode_usage(form: Mapping[str, Any]) -> Usage | None:
-    """The tokens that the provider reported, as a record has them; None when they are not known."""
-    usage = form.get("usage")
-    return None if usage is None else Usage(**usage)
-
-
-def decode_bounds(form: Mapping[str, Any]) -> WindowBounds | None:
-    """The bounds of the window, as a record has them."""
-    bounds = form.get("bounds")
-    return None if bounds is None else WindowBounds(*bounds)
-
-
-def decode_definitions(form: Mapping[str, Any]) -> tuple[Definitions, ...] | None:
-    """The definitions that a record has; of older ones, the tools if there was a budget, else None."""
-    if (stored := form.get("definitions")) is not None:
-        return tuple(Definitions(**{**one, "items": tuple(one["items"])}) for one in stored)
-    if form["budget"] is None:
-        return None
-    return (Definitions(name="tools", items=(), tokens=form["budget"]["tools"]),)
-
-
-def _encode_context(
-    composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message | None]
-) -> dict[str, Any]:
-    messages: list[Any] = []
-    named: list[Message] = []
-    for message, position in zip(composed.messages, positions, strict=True):
-        if position and (position not in stored or stored[position] == message):
-            messages.append(position)
-            named.append(message)
-        else:
-            messages.append(wire.to_dict(message))
-    form = {
-        "messages": messages,
-        "stored": _fingerprint(named),
-        "counts": composed.counts,
-        "sections": list(map(_encode_section, composed.sections)),
-        "calibration": composed.calibration,
-        "definitions": list(map(_encode, composed.definitions or ())),
-        "budget": _encode(composed.budget),
-        "shared": _encode(composed.shared),
-        "epoch": composed.epoch,
-        "end_reason": composed.end_reason,
-        "head": composed.state.head_length,
-        "model": composed.model,
-        "usage": _encode(composed.usage),
-        "bounds": composed.bounds,
-    }
-    if composed.cache_miss is not None:
-        form["cache_miss"] = _encode(composed.cache_miss)
-    if composed.thinking != NO_THINKING:
-        form["thinking"] = _encode(composed.thinking)
-    return form
-
-
-def _encode(value: Any) -> dict[str, Any] | None:
-    """The fields of a dataclass by name, which `asdict` would copy one by one; None as it is."""
-    return None if value is None else {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-def _encode_section(section: SectionReport) -> dict[str, Any]:
-    refs = [(one.conversation, one.position, one.agent, one.generation) for one in section.refs]
-    lists = {"omitted": list(map(_encode, section.omitted)), "cut": list(map(_encode, section.cut))}
-    return {**(_encode(section) or {}), **lists, "refs": refs}
-
-
-def _fingerprint(messages: Iterable[Message]) -> str:
-    """Which messages these are: under one id a log never has other content."""
-    return sha256("\0".join([message.id for message in messages]).encode()).hexdigest()
-
-
-async def _read_stored(
-    positions: Sequence[int], scope: str, conversation: str, memory: Memory
-) -> dict[int, Message]:
-    found: dict[int, Message] = {}
-    for first, last in position_ranges(positions, max_gap=_MAX_READ_GAP):
-        window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
-        found |= {entry.position: entry.message for entry in window.entries}
-    return found
-
-
-def decode_section(form: Mapping[str, Any]) -> SectionReport:
-    """The report of a section, as a record has it."""
-    form = dict(form)
-    # Of 0.2: how many messages stand before others, and where the rest begins.
-    if split := form.pop("split", None):
-        form["runs"] = [(form["start"], split[0]), (split[1], form["messages"] - split[0])]
-    return SectionReport(
-        **{
-            **form,
-            "positions": tuple(form["positions"]),
-            "omitted": tuple(Omission(**one) for one in form["omitted"]),
-            "cut": tuple(Cut(**one) for one in form["cut"]),
-            "runs": tuple((first, count) for first, count in form.get("runs", ())),
-            "refs": tuple(MessageRef(*one) for one in form.get("refs", ())),
-        }
-    )

@@ -30,7 +30,7 @@ from autonomy_ctx.errors import TurnLost, UnknownTurn
 from autonomy_ctx.formats.outgoing import model_dict
 from autonomy_ctx.inspection import list_turns
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.template.composed import from_record, to_record
+from autonomy_ctx.template.context_record import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
 

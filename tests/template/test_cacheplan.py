@@ -33,7 +33,7 @@ from autonomy_ctx.template.cache_order import (
     choose_breakpoints,
     lint_order,
 )
-from autonomy_ctx.template.composed import from_record, to_record
+from autonomy_ctx.template.context_record import from_record, to_record
 from autonomy_ctx.tokens import Price
 
 # What is generated is the messages; that both event loops work is shown by the other tests.

@@ -35,7 +35,7 @@ from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.messages import Summary, wire
 from autonomy_ctx.sections import Composition
 from autonomy_ctx.sections.section import ComposeParams
-from autonomy_ctx.template.composed import to_record
+from autonomy_ctx.template.context_record import to_record
 from autonomy_ctx.testing import StoppedClock
 
 SCOPE = "ana"
