@@ -160,6 +160,21 @@ class ClientPool:
             client = _new_client(context)
         return ClientLease(client, request_counts)
 
+    def build_request(self, client: Any, request: HttpRequest, connect_seconds: float) -> Any:
+        """The request as a client sends it: one that was given has settings of its own, ours have cookies."""
+        url, headers, content = request.url, dict(request.headers), request.content
+        # Without limits to read, to write and to wait for a connection.
+        if self._external_client is not None or client.cookies:
+            # As a tuple, which clients of every kind take.
+            timeout = (connect_seconds, None, None, None)
+            return client.build_request(
+                request.method, url, headers=headers, content=content, timeout=timeout
+            )
+        import httpx
+
+        timeouts = {"timeout": {"connect": connect_seconds}}
+        return httpx.Request(request.method, url, headers=headers, content=content, extensions=timeouts)
+
     def errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of both HTTP clients for failed connections; they have no common base class."""
         loaded = (sys.modules.get(name) for name in ("httpx", "httpx2"))
@@ -312,15 +327,7 @@ class ModelClient:
             reason = error.strerror or type(error).__name__
             raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
         try:
-            # As a tuple, which clients of every kind take: connect, read, write, pool.
-            timeout = (self._timeouts.connect, None, None, None)
-            sent = lease.client.build_request(
-                request.method,
-                request.url,
-                headers=dict(request.headers),
-                content=request.content,
-                timeout=timeout,
-            )
+            sent = self._pool.build_request(lease.client, request, self._timeouts.connect)
             response = await lease.client.send(sent, stream=True, follow_redirects=False)
         except BaseException:
             lease.release()

@@ -61,9 +61,11 @@ class Provider:
         return headers
 
     def resolve_base_url(self, given: str | None) -> str | None:
-        """The base URL: the one given, one from the environment, or the usual one."""
-        found = given or next(filter(None, map(os.environ.get, self.url_variables)), None)
-        if found is not None and self.name == "ollama" and given is None:
+        """The base URL: the one given, which was checked, one from the environment, or the usual one."""
+        if given is not None:
+            return given
+        found = next(filter(None, map(os.environ.get, self.url_variables)), None)
+        if found is not None and self.name == "ollama":
             # OLLAMA_HOST may be a bare host and never has the path.
             found = found if "://" in found else f"http://{found}"
             found = found if urlsplit(found).path.strip("/") else f"{found.rstrip('/')}/v1"
