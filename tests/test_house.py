@@ -283,23 +283,23 @@ def test_the_rule_about_participles_can_tell() -> None:
 BUDGETS: dict[str, tuple[int, int]] = {
     ".": (2_056, 13),
     "adapters": (1_794, 15),
-    "agents": (4_754, 20),
+    "agents": (4_740, 20),
     "cli": (6_133, 28),
     "compaction": (6_630, 23),
     "containers": (3_712, 14),
     "engine": (1_197, 4),
     "errors": (1_091, 10),
-    "formats": (6_181, 24),
+    "formats": (6_179, 24),
     "inspection": (1_765, 8),
     "knowledge": (1_321, 7),
     "language": (3_376, 14),
-    "memory": (12_819, 69),
+    "memory": (12_921, 69),
     "messages": (3_811, 16),
-    "models": (3_041, 11),
+    "models": (3_050, 11),
     "replay": (2_233, 11),
     "sections": (2_444, 13),
     "server": (7_593, 41),
-    "template": (4_254, 13),
+    "template": (4_327, 14),
     "testing": (3_214, 21),
     "tools": (4_692, 21),
 }
@@ -324,8 +324,8 @@ def test_every_folder_keeps_within_its_budget() -> None:
 # -- the walk: files, functions and calls of a turn, at most ---------------------------------------------
 
 WALKS = {
-    "plain": {"files": 68, "functions": 519, "calls": 1_260},
-    "summary": {"files": 121, "functions": 1_260, "calls": 14_000},
+    "plain": {"files": 68, "functions": 500, "calls": 1_220},
+    "summary": {"files": 121, "functions": 1_258, "calls": 14_000},
 }
 
 

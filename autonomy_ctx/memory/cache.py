@@ -19,7 +19,7 @@ from cachetools import LRUCache
 
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.sql.store import Store
-from autonomy_ctx.memory.store import Entry, Head, Key, Window
+from autonomy_ctx.memory.store import Draft, Entry, Head, Key, TurnToken, Window
 
 
 class StoreKey(NamedTuple):
@@ -107,6 +107,8 @@ class _CachedWindow:
     size: int
     # The most entries that one read has asked for.
     longest_read: int = 0
+    # The turn that has just written its end, and may read it once as it is.
+    written_by: TurnToken | None = None
 
     def covers(self, after: int, limit: int | None) -> bool:
         """Tell whether it has all that a read would give."""
@@ -141,7 +143,8 @@ class WindowCache:
     """The windows of a store that were read last; bounded in number and in length.
 
     Every read first reads the messages after the cached window, together with the conversation's head: one
-    indexed row if there is nothing new. After a deletion the window is read again.
+    indexed row if there is nothing new. After a deletion the window is read again. Only a turn that has just
+    appended reads nothing: the head that its append returned tells that nobody else has written before.
     """
 
     def __init__(self, store: Store, conversations: int = CACHED_CONVERSATIONS) -> None:
@@ -156,12 +159,18 @@ class WindowCache:
         self.misses = 0
 
     async def read(
-        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        turn: TurnToken | None = None,
     ) -> Window:
         """The newest `limit` entries between two positions, as `Store.read` gives them."""
         if before is not None or (limit is not None and limit > MAX_WINDOW_MESSAGES):
             return await self._store.read(key, after=after, before=before, limit=limit)
-        cached = await self._refresh(key)
+        cached = await self._refresh(key, turn)
         if cached is not None and cached.covers(after, limit):
             self.hits += 1
         else:
@@ -180,12 +189,35 @@ class WindowCache:
         with self._lock:
             self._windows.forget(agent=agent, scope=scope, conversation=conversation)
 
-    async def _refresh(self, key: Key) -> _CachedWindow | None:
+    def note_writing(self, key: Key) -> None:
+        """The end of a log is about to be written, by a turn or by somebody else of this process."""
+        with self._lock:
+            if (cached := self._windows.get(key)) is not None:
+                cached.written_by = None
+
+    def note_appended(
+        self, turn: TurnToken, head: Head, positions: Sequence[int], drafts: Sequence[Draft]
+    ) -> None:
+        """Extend the window by what a turn has appended, if these are all the messages since it was read."""
+        with self._lock:
+            cached = self._windows.get(turn.key)
+        if cached is None or cached.identity != self._store.identity:
+            return
+        is_next = list(positions) == list(range(cached.head.position + 1, head.position + 1))
+        if is_next and cached.head.generation == head.generation:
+            grown = cached.extend(Window(head, list(map(Entry, positions, (one.message for one in drafts)))))
+            grown.written_by = turn
+            self._put(turn.key, grown)
+
+    async def _refresh(self, key: Key, turn: TurnToken | None) -> _CachedWindow | None:
         """The cached window as of now, or None if there is none or messages of it were deleted."""
         with self._lock:
             cached = self._windows.get(key)
         if cached is None:
             return None
+        if turn is not None and cached.written_by == turn:
+            cached.written_by = None
+            return cached
         # One round trip, whether there is something new or not.
         new = await self._store.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
         if cached.identity != self._store.identity:

@@ -202,8 +202,13 @@ class Memory(AsyncResource):
             )
         drafts = await self._make_drafts(messages, full_texts)
         said = await self._fire_before_append(key, drafts)
-        if self._turn is not None and self._turn.key == key:
-            positions = await self._store.append(key, drafts, records, turn=self._turn, ends=ends_turn)
+        self._window_cache.note_writing(key)
+        if (turn := self._turn_of(key)) is not None:
+            append = self._store.append_and_read_head
+            positions, head = await append(key, drafts, records, turn=turn, ends=ends_turn)
+            # A hook may write or delete before the turn reads.
+            if head is not None and not self.hooks:
+                self._window_cache.note_appended(turn, head, positions, drafts)
         else:
             positions = (
                 await self._store.append(key, drafts, records, after=after) if drafts or records else []
@@ -243,6 +248,9 @@ class Memory(AsyncResource):
             records=records,
         )
         if start.positions:
+            if start.head is not None and not self.hooks:
+                turn = TurnToken(key, start.ticket, owner)
+                self._window_cache.note_appended(turn, start.head, start.positions, drafts)
             await self._note_appended(key, said, start.positions)
         return start
 
@@ -342,7 +350,8 @@ class Memory(AsyncResource):
     ) -> Awaitable[Window]:
         """Read a window of a key that is known to be valid, such as in a section; numbers are not checked."""
         self._metrics["reads"] += 1
-        return self._window_cache.read(key, after=after, before=before, limit=limit)
+        turn = self._turn_of(key)
+        return self._window_cache.read(key, after=after, before=before, limit=limit, turn=turn)
 
     async def head(self, scope: str, conversation: str) -> Head:
         """The state of a conversation (last position, counts), without reading its messages."""
@@ -604,6 +613,10 @@ class Memory(AsyncResource):
         if said:
             await fire(self.hooks, MemoryHook.BEFORE_APPEND, *key[1:], said, done=False)
         return said
+
+    def _turn_of(self, key: Key) -> TurnToken | None:
+        """The turn that this view writes, if it is one of this conversation."""
+        return self._turn if self._turn is not None and self._turn.key == key else None
 
     async def _note_appended(self, key: Key, said: tuple[Message, ...], positions: Sequence[int]) -> None:
         self._metrics["messages_added"] += len(positions)

@@ -161,6 +161,7 @@ class TurnStart(NamedTuple):
 
     `took_over` means that the holder before did not release the turn. `position` is the end of the log before
     the messages, and `generation` that of the conversation. `records` are of the kind that was asked for.
+    `head` is the state after the messages.
     """
 
     ticket: int
@@ -169,6 +170,14 @@ class TurnStart(NamedTuple):
     position: int = 0
     generation: int = 0
     records: Sequence[Record] = ()
+    head: Head | None = None
+
+
+class AppendResult(NamedTuple):
+    """The positions of appended messages, and the state after them; None if it was not needed."""
+
+    positions: list[int]
+    head: Head | None = None
 
 
 def is_current_lease(until: float, now: float) -> bool:

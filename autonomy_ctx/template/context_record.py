@@ -42,7 +42,9 @@ LARGE_MESSAGES = 200
 
 async def write_contexts(steps: Sequence[ComposedContext], memory: Memory, **of_turn: Any) -> str:
     """The contexts of a turn as JSON."""
-    forms = [await to_record(step, memory) for step in steps]
+    forms: list[dict[str, Any]] = []
+    for step in steps:
+        forms.append(await to_record(step, memory))
     forms[0] |= of_turn
     # The last one first: each needs the one before as it is.
     for before, form in reversed(list(pairwise(forms))):
@@ -84,7 +86,7 @@ async def from_record(
 ) -> ComposedContext | None:
     """The context that was written down; None when memory no longer has all of it."""
     sections = [decode_section(section) for section in form["sections"]]
-    shown = form["messages"] if "messages" in form else _shown(form, sections)
+    shown = form["messages"] if "messages" in form else _message_forms(form, sections)
     positions = [one for one in shown if isinstance(one, int)]
     stored = await _read_stored(positions, scope, conversation, memory)
     if any(position not in stored for position in positions):
@@ -115,7 +117,7 @@ async def from_record(
     return composed
 
 
-def _shown(form: Mapping[str, Any], sections: Sequence[SectionReport]) -> list[Any]:
+def _message_forms(form: Mapping[str, Any], sections: Sequence[SectionReport]) -> list[Any]:
     """Each message as its position in the log, or as a dict; records of 0.2 have this list."""
     own = {int(index): message for index, message in form["own"].items()}
     places = {

@@ -12,10 +12,11 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from agents.kit import add_up, call, calls
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx import Agent, ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import StoreUnavailable
 from autonomy_ctx.memory.cache import (
     MAX_WINDOW_BYTES,
@@ -24,9 +25,9 @@ from autonomy_ctx.memory.cache import (
     WindowCache,
 )
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.memory.store import Key, StoredSegment, TurnToken, make_key
 from autonomy_ctx.stores import Draft, Head, Window
-from autonomy_ctx.testing import MAIN, make_drafts, make_message
+from autonomy_ctx.testing import MAIN, ScriptedModel, make_drafts, make_message
 
 
 class WatchedStore(InProcessStore):
@@ -179,6 +180,68 @@ async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
     assert await running.health_check(), "the other file was found"
     assert await texts(running) == ["1", "after the restore"]
     await running.close()
+
+
+# -- a turn that reads what it has written -------------------------------------------------------
+
+
+async def test_a_turn_reads_back_nothing_that_it_has_written() -> None:
+    store = WatchedStore()
+    async with Memory(store=store) as memory:
+        replies = [calls(call("add_up", a=1, b=2)), "3"] * 3
+        agent = Agent("helper", model=ScriptedModel(replies), memory=memory, tools=[add_up])
+        for number in range(3):
+            store.calls = 0
+            await agent.send(f"{number}", scope="ana", conversation="trip")
+        assert store.calls == 0, "the window of the turn before was extended by each append"
+        shown = (await agent.explain(scope="ana", conversation="trip")).messages
+    assert [one.text for one in shown if one.role == "user"] == ["0", "1", "2"]
+
+
+writes = st.lists(
+    st.tuples(
+        st.sampled_from(["turn appends", "turn repeats", "turn reads", "others append", "others delete"]),
+        st.integers(1, 3),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=60)
+@given(writes, st.integers(1, 6))
+@example([("turn reads", 1), ("others delete", 1), ("turn appends", 1), ("turn reads", 1)], 6)
+@example([("turn reads", 1), ("others append", 1), ("turn repeats", 1), ("turn reads", 1)], 6)
+async def test_a_turn_sees_all_that_was_there_when_it_last_wrote(
+    steps: list[tuple[str, int]], limit: int
+) -> None:
+    """Once after an append it may see the log of that moment; whatever else it reads is of now."""
+    store = InProcessStore()
+    async with Memory(store=store) as one, Memory(store=store) as other:
+        start = await one.begin_turn("ana", "trip", make_message("0", id="0"), owner="a", seconds=600)
+        turn = one.in_turn(TurnToken(make_key("", "ana", "trip"), start.ticket, "a"))
+
+        async def fresh() -> Window:
+            return await other.store.read(make_key("", "ana", "trip"), limit=limit)
+
+        number, as_written = 0, None
+        for step, count in steps:
+            number += count
+            new = [make_message(str(at), id=str(at)) for at in range(number - count + 1, number + 1)]
+            known = [entry.message for entry in (await fresh()).entries][:1]
+            if step == "turn appends":
+                await turn.append("ana", "trip", *new)
+            elif step == "turn repeats":
+                await turn.append("ana", "trip", *known, *new)
+            elif step == "others append":
+                await other.append("ana", "trip", *new)
+            elif step == "others delete" and known:
+                await other.delete_message("ana", "trip", known[0].id)
+            else:
+                found = await turn.read("ana", "trip", limit=limit)
+                assert found in (await fresh(), as_written)
+                as_written = None
+            if step.startswith("turn") and step != "turn reads":
+                as_written = await fresh()
 
 
 long = st.sampled_from([MAX_WINDOW_MESSAGES - 1, MAX_WINDOW_MESSAGES, MAX_WINDOW_MESSAGES + 1])

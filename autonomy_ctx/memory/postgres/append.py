@@ -19,7 +19,7 @@ from autonomy_ctx.memory.postgres.session import CHANNEL, index_text, key_digest
 from autonomy_ctx.memory.sql.log import make_row
 from autonomy_ctx.memory.sql.query import load_statements
 from autonomy_ctx.memory.sql.turns import turn_topic
-from autonomy_ctx.memory.store import Draft, Key, RecordDraft, TurnStart, TurnToken
+from autonomy_ctx.memory.store import AppendResult, Draft, Head, Key, RecordDraft, TurnStart, TurnToken
 
 _SQL = load_statements("postgres", "turns")
 
@@ -63,7 +63,7 @@ async def append(
     turn: TurnToken | None = None,
     ends: bool = False,
     after: int | None = None,
-) -> list[int] | None:
+) -> AppendResult | None:
     """Append, with records in a turn that is held, in one statement; None if it did not.
 
     With `ends`, the turn is given back.
@@ -81,7 +81,7 @@ async def append(
             select = "notify_waiting"
             values |= {"channel": CHANNEL, "topic": turn_topic(key)}
     found = await _insert(connection, key, head, drafts, select, values, records)
-    return None if found is None else _positions(found[0], drafts)
+    return None if found is None else AppendResult(_positions(found[0], drafts), Head(*found[:5]))
 
 
 async def begin_free_turn(
@@ -103,9 +103,10 @@ async def begin_free_turn(
     begun = await _insert(connection, key, _BEGIN[bool(after)], drafts, "select_begun", values)
     if begun is None:
         return None
-    head, own_ticket, generation, rows = begun
+    head, (own_ticket, rows) = Head(*begun[:5]), begun[5:]
     found = [decode_record(*row) for row in json.loads(rows)] if rows else ()
-    return TurnStart(own_ticket, _positions(head, drafts), False, head - len(drafts), generation, found)
+    before, positions = head.position - len(drafts), _positions(head.position, drafts)
+    return TurnStart(own_ticket, positions, False, before, head.generation, found, head)
 
 
 def _positions(head: int, drafts: Sequence[Draft]) -> list[int]:

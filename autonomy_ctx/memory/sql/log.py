@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
@@ -15,7 +16,7 @@ from autonomy_ctx.memory.encoding import (
 )
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import MAX_POSITION, Draft, Head, IndexedMessage, Key
+from autonomy_ctx.memory.store import MAX_POSITION, AppendResult, Draft, Head, IndexedMessage, Key
 from autonomy_ctx.messages.message import ChatRole
 
 # The messages of a conversation `c` by `m`: of a fork those of its ranges, of any other its own rows. With
@@ -78,8 +79,8 @@ async def find_conversation_ids(
     return [number for (number,) in rows]
 
 
-async def append_drafts(session: Session, log: LockedLog, drafts: Sequence[Draft]) -> list[int]:
-    """Store those of the drafts that are new, all or none; for the others, give the positions they have."""
+async def append_drafts(session: Session, log: LockedLog, drafts: Sequence[Draft]) -> AppendResult:
+    """Store those of the drafts that are new, all or none; the others have the positions of before."""
     conversation_id, head, is_fork = log
     # Of a fork, they may be rows of another conversation; of any other, the index knows them.
     known = await find_messages(session, conversation_id, drafts) if is_fork and drafts else {}
@@ -106,7 +107,9 @@ async def append_drafts(session: Session, log: LockedLog, drafts: Sequence[Draft
         if not head.count:
             await session.execute(_QUERIES["note_first"], id=conversation_id)
         session.note_appended(number)
-    return positions
+    return AppendResult(
+        positions, replace(head, position=last, count=head.count + number, last_user=last_user)
+    )
 
 
 async def lock_log(session: Session, key: Key) -> LockedLog:

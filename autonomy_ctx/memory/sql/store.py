@@ -31,6 +31,7 @@ from autonomy_ctx.memory.sql import records as record_rows
 from autonomy_ctx.memory.sql.outline import read_outline
 from autonomy_ctx.memory.sql.search import FullText
 from autonomy_ctx.memory.store import (
+    AppendResult,
     Draft,
     Key,
     RecordDraft,
@@ -163,6 +164,20 @@ class Store(ABC):
         ends: bool = False,
         after: int | None = None,
     ) -> list[int]:
+        """As `append_and_read_head`, with the positions alone."""
+        append = self.append_and_read_head
+        return (await append(key, drafts, records, turn=turn, ends=ends, after=after)).positions
+
+    async def append_and_read_head(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        records: Sequence[RecordDraft] = (),
+        *,
+        turn: TurnToken | None = None,
+        ends: bool = False,
+        after: int | None = None,
+    ) -> AppendResult:
         """Store all drafts or none. Positions have no gaps; a known id returns its old position.
 
         With `turn`, raises `TurnLost` if another turn has begun since, unless all drafts are already stored.
@@ -172,12 +187,12 @@ class Store(ABC):
         """
         for record in records:
             check_put(record.kind, [(record.name, record.body), *record.parts], record.keep)
-        positions = await self.write_script(
+        appended = await self.write_script(
             turns.append, key, drafts, records, turn=turn, ends=ends, after=after
         )
         if ends:
             self.wake_turns(key)
-        return positions
+        return appended
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
         """Release the turn or the place; without a ticket, whatever the owner has."""

@@ -23,7 +23,16 @@ from autonomy_ctx.memory.sql.log import (
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.records import put_draft, read_records
 from autonomy_ctx.memory.sql.session import Session
-from autonomy_ctx.memory.store import Draft, Head, Key, RecordDraft, TurnStart, TurnToken, is_current_lease
+from autonomy_ctx.memory.store import (
+    AppendResult,
+    Draft,
+    Head,
+    Key,
+    RecordDraft,
+    TurnStart,
+    TurnToken,
+    is_current_lease,
+)
 
 _QUERIES = load_queries("turns", head=HEAD)
 
@@ -43,11 +52,6 @@ class LockedLine(NamedTuple):
     holder: QueueTicket
     last_ticket: int
     places: list[QueueTicket]
-
-    @property
-    def conversation_id(self) -> int:
-        """The number of the conversation."""
-        return self.log.conversation_id
 
     def find(self, owner: str) -> QueueTicket | None:
         """The place of an owner."""
@@ -95,19 +99,19 @@ async def begin_turn(
     # First: what it refuses, such as other content under a known id, must not take the turn.
     head = line.log.head
     fits = after in (None, head.position) or (
-        again and await is_stored(session, line.conversation_id, drafts)
+        again and await is_stored(session, line.log.conversation_id, drafts)
     )
     if fits and unless is not None:
-        fits = not await session.fetch(_QUERIES["find_record"], id=line.conversation_id, kind=unless)
-    positions = await append_drafts(session, line.log, drafts) if fits else []
+        fits = not await session.fetch(_QUERIES["find_record"], id=line.log.conversation_id, kind=unless)
+    positions, moved = await append_drafts(session, line.log, drafts) if fits else AppendResult([])
     ticket = line.holder.ticket if again else line.last_ticket + 1 if place is None else place.ticket
     waiting = 0
     if line.places:
         waiting = sum(one.ticket > ticket for one in line.places)
-        await session.execute(_QUERIES["delete_places"], id=line.conversation_id, ticket=ticket)
+        await session.execute(_QUERIES["delete_places"], id=line.log.conversation_id, ticket=ticket)
     await session.execute(
         _QUERIES["take"],
-        id=line.conversation_id,
+        id=line.log.conversation_id,
         ticket=ticket,
         owner=owner,
         seconds=seconds,
@@ -116,7 +120,7 @@ async def begin_turn(
     )
     found = () if records is None else await read_records(session, key, records)
     took_over = line.holder.ticket != 0 and not again
-    return TurnStart(ticket, positions, took_over, head.position, head.generation, found)
+    return TurnStart(ticket, positions, took_over, head.position, head.generation, found, moved)
 
 
 async def append(
@@ -128,39 +132,39 @@ async def append(
     turn: TurnToken | None = None,
     ends: bool = False,
     after: int | None = None,
-) -> list[int]:
+) -> AppendResult:
     """Append, in a turn or without one, and put records."""
-    positions, log = list[int](), None
+    appended, log = AppendResult([]), None
     if turn is not None:
-        positions, log = await _append_in_turn(session, key, drafts, turn, ends)
+        appended, log = await _append_in_turn(session, key, drafts, turn, ends)
     elif drafts:
         log = await lock_log(session, key)
         if after not in (None, log.head.position):
-            return []
-        positions = await append_drafts(session, log, drafts)
+            return appended
+        appended = await append_drafts(session, log, drafts)
     for record in records:
         await put_draft(session, key, record, log)
         # That raises the generation.
         log = None if record.ends_quotes else log
-    return positions
+    return appended
 
 
 async def _append_in_turn(
     session: Session, key: Key, drafts: Sequence[Draft], turn: TurnToken, ends: bool
-) -> tuple[list[int], LockedLog | None]:
+) -> tuple[AppendResult, LockedLog | None]:
     """Append while the turn is held; what is stored already also later."""
     line = await _read_line(session, key)
     is_held = line is not None and line.holder[:2] == (turn.ticket, turn.owner)
     if drafts and not is_held:
-        is_known = line is not None and await is_stored(session, line.conversation_id, drafts)
+        is_known = line is not None and await is_stored(session, line.log.conversation_id, drafts)
         if not is_known:
             raise TurnLost
     if line is None:
-        return [], None
-    positions = await append_drafts(session, line.log, drafts)
+        return AppendResult([]), None
+    appended = await append_drafts(session, line.log, drafts)
     if ends and is_held:
         await _release(session, key, line)
-    return positions, line.log
+    return appended, line.log
 
 
 async def renew_turn(session: Session, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
@@ -182,7 +186,7 @@ async def leave_turn(session: Session, key: Key, ticket: int | None, *, owner: s
     if line.is_held(owner) and ticket in (None, line.holder.ticket):
         await _release(session, key, line)
     elif place is not None and ticket in (None, place.ticket):
-        await session.execute(_QUERIES["delete_place"], id=line.conversation_id, ticket=place.ticket)
+        await session.execute(_QUERIES["delete_place"], id=line.log.conversation_id, ticket=place.ticket)
         await _update_line(session, line, line.last_ticket, len(line.places) - 1)
         await session.notify(turn_topic(key))
 
@@ -213,7 +217,7 @@ async def _wait(
 ) -> int:
     """Keep a place in the line, or take one at its end; its ticket."""
     ticket = line.last_ticket + 1 if place is None else place.ticket
-    values = {"id": line.conversation_id, "ticket": ticket, "owner": owner, "seconds": seconds}
+    values = {"id": line.log.conversation_id, "ticket": ticket, "owner": owner, "seconds": seconds}
     await session.execute(_QUERIES["make_place" if place is None else "keep_place"], **values)
     if place is None:
         await _update_line(session, line, ticket, len(line.places) + 1)
@@ -221,14 +225,14 @@ async def _wait(
 
 
 async def _release(session: Session, key: Key, line: LockedLine) -> None:
-    await session.execute(_QUERIES["release"], id=line.conversation_id)
+    await session.execute(_QUERIES["release"], id=line.log.conversation_id)
     if line.places:
         await session.notify(turn_topic(key))
 
 
 async def _update_line(session: Session, line: LockedLine, last_ticket: int, waiting: int) -> None:
     values = {"last_ticket": last_ticket, "waiting": waiting}
-    await session.execute(_QUERIES["update_line"], id=line.conversation_id, **values)
+    await session.execute(_QUERIES["update_line"], id=line.log.conversation_id, **values)
 
 
 async def _read_line(session: Session, key: Key, *, lock: bool = True) -> LockedLine | None:

@@ -7,14 +7,14 @@ WITH head AS (
         %(number)s > 0{values})
     ON CONFLICT (key) DO UPDATE SET {moves}{changes}
     WHERE NOT c.is_fork AND {condition}
-    RETURNING c.id, c.head, c.turn_ticket, c.turns_waiting, c.generation
+    RETURNING c.id, c.head, c.count, c.generation, c.last_user, c.revision, c.turn_ticket, c.turns_waiting
 
 -- name: change
 -- A new conversation is never begun by it.
 WITH head AS (
     UPDATE autonomy_ctx.conversation c SET {moves}{changes}
     WHERE c.key = %(key)s AND NOT c.is_fork AND {condition}
-    RETURNING c.id, c.head, c.turn_ticket, c.turns_waiting, c.generation
+    RETURNING c.id, c.head, c.count, c.generation, c.last_user, c.revision, c.turn_ticket, c.turns_waiting
 
 -- name: moves
 head = c.head + %(number)s, count = c.count + %(number)s, has_messages = c.has_messages OR %(number)s > 0,
@@ -61,17 +61,18 @@ turn_owner = %(owner)s, turn_until = autonomy_ctx.now_seconds() + %(seconds)s
     FROM head, unnest(%(whole)s::text[]) WITH ORDINALITY AS d (body, number) WHERE d.body IS NOT NULL
 
 -- name: select_begun
-SELECT head.head, head.turn_ticket, head.generation,
+SELECT head.head, head.count, head.generation, head.last_user, head.revision, head.turn_ticket,
     (SELECT json_agg(json_build_array(r.number, coalesce(r.long_name, r.name), r.at, r.body)
                      ORDER BY r.number)::text
      FROM autonomy_ctx.record r WHERE r.conversation_id = head.id AND r.kind = %(records)s)
 FROM head
 
 -- name: select_head
-SELECT head FROM head
+SELECT head.head, head.count, head.generation, head.last_user, head.revision FROM head
 
 -- name: notify_waiting
-SELECT head, CASE WHEN turns_waiting > 0 THEN pg_notify(%(channel)s, %(topic)s) END FROM head
+SELECT head.head, head.count, head.generation, head.last_user, head.revision,
+    CASE WHEN turns_waiting > 0 THEN pg_notify(%(channel)s, %(topic)s) END FROM head
 
 -- name: insert_beside
 -- One record beside messages, in the statement that moves the `head` of their conversation. What is expected
