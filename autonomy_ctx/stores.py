@@ -12,8 +12,8 @@ _NAMES = {
     "autonomy_ctx.memory.registry": "StoreOptions register_store",
     "autonomy_ctx.memory.sql.store": "Store",
     "autonomy_ctx.memory.store": (
-        "ConversationInfo Draft Entry Head IndexedMessage Key Lease Pin ProfileFact Record SearchHit "
-        "StoredSegment SummaryState TurnStart TurnToken Window"
+        "AppendResult ConversationInfo Draft Entry Head IndexedMessage Key Lease Pin ProfileFact Record "
+        "SearchHit StoredSegment SummaryState TurnStart TurnToken Window"
     ),
     "autonomy_ctx.memory.transfer": "CopyProgress CopyReport copy_memory",
     "autonomy_ctx.messages.fact": "Fact FactChange",
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.registry import StoreOptions as StoreOptions
     from autonomy_ctx.memory.registry import register_store as register_store
     from autonomy_ctx.memory.sql.store import Store as Store
+    from autonomy_ctx.memory.store import AppendResult as AppendResult
     from autonomy_ctx.memory.store import ConversationInfo as ConversationInfo
     from autonomy_ctx.memory.store import Draft as Draft
     from autonomy_ctx.memory.store import Entry as Entry

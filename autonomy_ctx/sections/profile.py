@@ -96,10 +96,13 @@ class ProfileSection(ContributingSection):
             if cost <= left:
                 left -= cost
                 chosen.append(entry)
-        # Lines together may count for a little more than each for itself.
-        while chosen and count(self._render(chosen)) > tokens:
+        # Lines together may count for a little more than each for itself; so may the mark around them, which
+        # is another one for each text.
+        while (
+            count(self._render(shown := [entry for entry in entries if entry in chosen])) > tokens and shown
+        ):
             chosen.pop()
-        return [entry for entry in entries if entry in chosen]
+        return shown
 
 
 def _source_refs(entries: Sequence[ProfileEntry]) -> tuple[MessageRef, ...]:

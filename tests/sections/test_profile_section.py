@@ -174,10 +174,11 @@ async def test_under_a_budget_entries_go_and_its_frame_stays_whole(memory: Memor
     for number in range(10):
         await memory.profile("ana").add("rule", f"rule {number} " + "word " * 20)
     await memory.append("ana", "one", said("Hello?", "m1"))
-    template = ContextTemplate([ProfileSection(), ConversationHistorySection()], max_tokens=200)
+    # Room for one entry or two: what the mark around them costs differs from day to day.
+    template = ContextTemplate([ProfileSection(), ConversationHistorySection()], max_tokens=240)
     context = await template.compose(memory, "ana", "one")
     text = profile_text(context)
-    assert "- rule: rule " in text
+    assert text.count("- rule: rule ") in (1, 2)
     assert "[..." not in text
     assert text.count("<profile ") == text.count("</profile ") == 1
 
