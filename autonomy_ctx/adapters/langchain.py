@@ -6,17 +6,19 @@ them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.adapters.langchain_messages import from_message, to_message
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
 from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
-from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
 from autonomy_ctx.formats.base import Usage
+from autonomy_ctx.formats.openai import openai_message
 from autonomy_ctx.memory.cache import ConversationCache
 from autonomy_ctx.memory.store import Key
+from autonomy_ctx.messages.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 
 try:
     from langchain.agents.middleware import (
@@ -25,7 +27,13 @@ try:
         ModelRequest,
         ModelResponse,
     )
-    from langchain_core.messages import BaseMessage, SystemMessage
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        SystemMessage,
+        ToolMessage,
+        convert_to_messages,
+    )
     from langchain_core.runnables.config import var_child_runnable_config
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ImportError as error:
@@ -163,3 +171,64 @@ def _tool_spec(tool: Any) -> Mapping[str, Any]:
     spec = convert_to_openai_tool(tool)
     # Tools that a provider runs itself have no function.
     return spec.get("function") or {"name": str(spec.get("type")), "description": "", "parameters": {}}
+
+
+_ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
+
+
+def to_message(message: BaseMessage) -> Message:
+    """A message of LangChain as ours."""
+    content: Any = message.content
+    if not isinstance(content, str) or message.additional_kwargs:
+        # Read with care only where there is more than text: thinking may be beside it.
+        content = plain_content(
+            [part for block in message.content_blocks if (part := _to_part(block)) is not None]
+        )
+    role = _ROLES.get(message.type) or str(getattr(message, "role", "user"))
+    if isinstance(message, ToolMessage):
+        return Message(
+            role,
+            content,
+            tool_call_id=message.tool_call_id,
+            name=message.name,
+            is_error=message.status == "error",
+        )
+    calls: list[dict[str, Any]] = []
+    if isinstance(message, AIMessage):
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            given = call["args"]
+            arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+            calls.append({"id": call["id"], "name": call["name"] or "", "arguments": arguments})
+    return Message(role, content, tool_calls=calls, name=message.name)
+
+
+def from_message(shown: SourcedMessage) -> BaseMessage:
+    """The LangChain message for a message: its original, or a new one if ours was changed or added."""
+    if shown.source is not None:
+        return shown.source
+    message = shown.message
+    form = openai_message(message)
+    if message.role is not ChatRole.TOOL:
+        return convert_to_messages([form])[0]
+    status = "error" if message.is_error else "success"
+    return ToolMessage(
+        form["content"], tool_call_id=message.tool_call_id, name=message.name, status=status, id=message.id
+    )
+
+
+def _to_part(block: Mapping[str, Any]) -> Part | None:
+    """A content block as our part. Unsupported blocks become a note; tool calls are read elsewhere."""
+    match block.get("type"):
+        case "text":
+            return TextContent(block.get("text") or "")
+        case "reasoning":
+            signature = (block.get("extras") or {}).get("signature")
+            return ThinkingContent(block.get("reasoning") or "", signature=signature)
+        case "image" if block.get("base64"):
+            return ImageContent(f"data:{block.get('mime_type') or 'image/png'};base64,{block['base64']}")
+        case "image" if block.get("url"):
+            return ImageContent(block["url"])
+        case "tool_call" | "tool_call_chunk" | "invalid_tool_call":
+            return None
+        case kind:
+            return TextContent(f"[{kind}]")

@@ -35,8 +35,7 @@ from google.genai import types
 from models.provider_server import ProviderServer, providing
 from models.provider_words import Asked, Call, Google, Say
 
-from autonomy_ctx.adapters.google_adk import ContextPlugin
-from autonomy_ctx.adapters.google_contents import from_contents, to_contents
+from autonomy_ctx.adapters.google_adk import ContextPlugin, from_contents, to_contents
 from autonomy_ctx.formats.base import Usage
 
 APP = "guides"

@@ -31,8 +31,7 @@ from models.provider_server import ProviderServer, providing
 from models.provider_words import Call
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
-from autonomy_ctx.adapters.langchain import ContextMiddleware
-from autonomy_ctx.adapters.langchain_messages import from_message, to_message
+from autonomy_ctx.adapters.langchain import ContextMiddleware, from_message, to_message
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation

@@ -25,8 +25,7 @@ from models.provider_words import Call, Say
 from openai import AsyncOpenAI, InternalServerError
 
 from autonomy_ctx import Memory
-from autonomy_ctx.adapters.openai_agents import ContextInputFilter, ContextSession
-from autonomy_ctx.adapters.openai_items import from_message, to_messages
+from autonomy_ctx.adapters.openai_agents import ContextInputFilter, ContextSession, from_message, to_messages
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
 
 set_tracing_disabled(True)

@@ -40,8 +40,7 @@ from autonomy_ctx import (
     TextContent,
     ThinkingContent,
 )
-from autonomy_ctx.adapters.pydantic_ai import ContextCapability
-from autonomy_ctx.adapters.pydantic_messages import from_message, to_messages
+from autonomy_ctx.adapters.pydantic_ai import ContextCapability, from_message, to_messages
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.errors import HistoryMismatch
 from autonomy_ctx.formats.base import Usage

@@ -23,8 +23,7 @@ from strands.multiagent import Swarm
 from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
 
-from autonomy_ctx.adapters.strands import ContextConversationManager
-from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
+from autonomy_ctx.adapters.strands import ContextConversationManager, from_strands, to_strands
 from autonomy_ctx.errors import UnnamedConversation
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.messages.summary import Summary, visible_fields
