@@ -48,12 +48,12 @@ class ReplayRun:
     # Contexts with more tokens than this are over the limit; None for no limit.
     limit: int | None
     # What writing summaries cost: really, or as it would have cost if a model had written the digests.
-    summaries: int
-    summary_cost: float
-    failed_summaries: int
+    summaries: int = 0
+    summary_cost: float = 0.0
+    failed_summaries: int = 0
     # What is not in the last context any more, though it was said and still holds.
-    lost_facts: tuple[str, ...]
-    lost_names: tuple[str, ...]
+    lost_facts: tuple[str, ...] = ()
+    lost_names: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -157,12 +157,7 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as numbers, the reasons as sentences."""
-        return {
-            "setting": self.setting.to_dict(),
-            "reason": self.reason,
-            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
-            "runner_up_reason": self.runner_up_reason,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

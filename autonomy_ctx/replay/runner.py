@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -162,27 +162,27 @@ class _Record:
 
 @dataclass(slots=True)
 class _TurnTotals:
-    """The sums over the requests of one turn."""
+    """The sums over the requests of one turn, with the names that they have in a `TurnMeasure`."""
 
     requests: int = 0
-    sent: int = 0
-    cached: int = 0
-    output: int = 0
+    context_tokens: int = 0
+    context_messages: int = 0
+    sent_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
     cost: float = 0.0
-    largest: int = 0
-    messages: int = 0
     was_cut: bool = False
     was_refused: bool = False
 
     def add(self, price: Price, tokens: int, messages: int, cached: int, output: int) -> None:
         cached = cached if cached >= MIN_CACHED_TOKENS else 0
         self.requests += 1
-        self.sent += tokens
-        self.cached += cached
-        self.output += output
+        self.sent_tokens += tokens
+        self.cached_tokens += cached
+        self.output_tokens += output
         self.cost += price.cost(cached=cached, written=tokens - cached, output=output)
-        if tokens > self.largest:
-            self.largest, self.messages = tokens, messages
+        if tokens > self.context_tokens:
+            self.context_tokens, self.context_messages = tokens, messages
 
     def measure(
         self, turn: RecordedTurn, said: SaidBefore, facts_shown: int, names_shown: int
@@ -190,19 +190,11 @@ class _TurnTotals:
         return TurnMeasure(
             number=turn.number,
             position=turn.position,
-            requests=self.requests,
-            context_tokens=self.largest,
-            context_messages=self.messages,
-            sent_tokens=self.sent,
-            cached_tokens=self.cached,
-            output_tokens=self.output,
-            cost=self.cost,
+            **asdict(self),
             facts_said=len(said.facts),
             facts_shown=facts_shown,
             names_said=said.names,
             names_shown=names_shown,
-            was_cut=self.was_cut,
-            was_refused=self.was_refused,
         )
 
 
@@ -449,16 +441,7 @@ def _measure_whole(record: _Record) -> ReplayRun:
         tokens += sum(map(record.tokens, turn.rest))
         count += len(turn.rest)
         measures.append(totals.measure(turn, known, len(known.facts), known.names))
-    return ReplayRun(
-        setting=None,
-        turns=tuple(measures),
-        limit=record.limit,
-        summaries=0,
-        summary_cost=0.0,
-        failed_summaries=0,
-        lost_facts=(),
-        lost_names=(),
-    )
+    return ReplayRun(setting=None, turns=tuple(measures), limit=record.limit)
 
 
 def _is_refused(run: ReplayRun) -> bool:
