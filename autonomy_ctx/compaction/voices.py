@@ -18,6 +18,7 @@ from autonomy_ctx.language.tables import find_languages, load_language
 from autonomy_ctx.language.words import split_words
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.messages.events import is_said_by_user as is_said_by_user
 from autonomy_ctx.messages.events import mail_id
 from autonomy_ctx.messages.fact import (
     ASSISTANT_NOTE,
@@ -50,11 +51,6 @@ class _Utterance(NamedTuple):
 
     entry: Entry
     words: frozenset[str]
-
-
-def is_said_by_user(message: Message) -> bool:
-    """Tell whether a user wrote the message; mail of other agents has the role `user`, but does not count."""
-    return message.role is ChatRole.USER and mail_id(message) is None
 
 
 class Voices:

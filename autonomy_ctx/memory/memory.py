@@ -46,9 +46,9 @@ from autonomy_ctx.memory.summary_blocks import BLOCK_KIND
 from autonomy_ctx.memory.term_index import TermIndexes
 from autonomy_ctx.memory.turn_figures import carry_number
 from autonomy_ctx.messages import wire
-from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.events import is_said_by_user
 from autonomy_ctx.messages.json_values import EMPTY
-from autonomy_ctx.messages.message import ChatRole, Message, check_call_id, new_id, now
+from autonomy_ctx.messages.message import Message, check_call_id, new_id, now
 from autonomy_ctx.messages.text_cache import forget_texts
 from autonomy_ctx.messages.tokens import TokenCounter
 from autonomy_ctx.validation import check_int
@@ -586,7 +586,7 @@ class Memory(AsyncResource):
         end = (await self.head(scope, conversation)).last_user
         while end:
             window = await self.read(scope, conversation, before=end + 1, limit=TURN_LOOKBACK)
-            starts = [entry.position for entry in window.entries if _begins_turn(entry.message)]
+            starts = [entry.position for entry in window.entries if is_said_by_user(entry.message)]
             if starts:
                 return (await self.read(scope, conversation, after=starts[-1] - 1)).entries
             end = window.entries[0].position - 1 if window.entries else 0
@@ -642,10 +642,6 @@ class Memory(AsyncResource):
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted
-
-
-def _begins_turn(message: Message) -> bool:
-    return message.role is ChatRole.USER and mail_id(message) is None
 
 
 def _check_page(limit: int, **names: str | None) -> None:

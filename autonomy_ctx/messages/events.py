@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import (
+    ChatRole,
     Message,
     check_type,
     new_id,
@@ -117,3 +118,8 @@ def mail_id(message: Message) -> str | None:
     sent = message.extra.get(MAIL_EXTRA_KEY)
     found = sent.get("id") if isinstance(sent, Mapping) else None
     return found if isinstance(found, str) else None
+
+
+def is_said_by_user(message: Message) -> bool:
+    """Tell whether a user wrote the message; mail of other agents has the role `user`, but does not count."""
+    return message.role is ChatRole.USER and mail_id(message) is None

@@ -17,7 +17,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import make_key
 from autonomy_ctx.memory.turn_figures import read_numbers
 from autonomy_ctx.messages import wire
-from autonomy_ctx.messages.events import mail_id
+from autonomy_ctx.messages.events import is_said_by_user
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
@@ -95,7 +95,7 @@ class RecordedConversation:
 
         They have the numbers of the memory. Without figures of turns there, users' messages are counted.
         """
-        starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
+        starts = [at for at, message in enumerate(self.messages) if is_said_by_user(message)]
         # What comes before the first user's message is said with it.
         ends = [*starts[1:], len(self.messages)]
         begins = [0, *starts[1:]]
@@ -113,7 +113,7 @@ class RecordedConversation:
     def last_turns(self, count: int) -> RecordedConversation:
         """Make a copy with only the last turns."""
         check_int("count", count)
-        starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
+        starts = [at for at, message in enumerate(self.messages) if is_said_by_user(message)]
         if len(starts) <= count:
             return self
         return self._with(messages=self.messages[starts[-count] :])
@@ -168,10 +168,6 @@ async def _read_instructions(memory: Memory, scope: str, conversation: str) -> s
         for index in section.indexes
         if messages[index].role is ChatRole.SYSTEM
     )
-
-
-def _begins_turn(message: Message) -> bool:
-    return message.role is ChatRole.USER and mail_id(message) is None
 
 
 def _make_turn(number: int | None, position: int, messages: Sequence[Message], user: int) -> RecordedTurn:
