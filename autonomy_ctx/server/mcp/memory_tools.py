@@ -46,21 +46,12 @@ CONVERSATION, AGENT, TARGET = "conversation", "agent", "target"
 # The names that clients had to use up to 0.2.
 FORMER_NAMES = {"conversation_name": CONVERSATION, "agent_name": AGENT}
 # What a client says to name the target of a tool.
-TARGET_FIELDS = (
-    Field(
-        CONVERSATION,
-        Shape(str | None),
-        None,
-        required=False,
-        description="Which conversation; not needed where there is only one.",
-    ),
-    Field(
-        AGENT,
-        Shape(str | None),
-        None,
-        required=False,
-        description="With which agent, where two have conversations of that name.",
-    ),
+TARGET_FIELDS = tuple(
+    Field(name, Shape(str | None), None, required=False, description=text)
+    for name, text in (
+        (CONVERSATION, "Which conversation; not needed where there is only one."),
+        (AGENT, "With which agent, where two have conversations of that name."),
+    )
 )
 
 
@@ -534,34 +525,21 @@ def _quote(label: str, text: str) -> str:
 
 
 def _fact_row(fact: Fact) -> dict[str, Any]:
-    return {
-        "id": fact.id,
-        "kind": fact.kind,
-        "text": _clamp(fact.text),
-        "state": fact.state,
-        "position": fact.position,
-    }
+    return _fields(fact, "id", "kind", "text", "state", "position") | {"text": _clamp(fact.text)}
 
 
 def _turn_row(report: TurnReport) -> dict[str, Any]:
     return {
-        "id": report.id,
-        "number": report.number,
-        "position": report.position,
+        **_fields(report, "id", "number", "position", "at", "model", "steps", "tokens", "tool_tokens"),
+        **_fields(report, "request_tokens", "cached_tokens", "previous"),
         "at": report.at.isoformat(),
-        "model": report.model,
-        "steps": report.steps,
-        "tokens": report.tokens,
-        "tool_tokens": report.tool_tokens,
-        "request_tokens": report.request_tokens,
-        "cached_tokens": report.cached_tokens,
-        "sections": [
-            {"name": one.name, "status": one.status, "tokens": one.tokens, "cached_tokens": one.cached_tokens}
-            for one in report.sections
-        ],
+        "sections": [_fields(one, "name", "status", "tokens", "cached_tokens") for one in report.sections],
         "changes": list(report.changes)[:MAX_LISTED],
-        "previous": report.previous,
     }
+
+
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _describe_turn(report: TurnReport) -> str:
