@@ -22,6 +22,7 @@ from autonomy_ctx.memory.postgres.connection import Connection, fetch_all, fetch
 from autonomy_ctx.memory.postgres.migrate import LOCK_NUMBER, is_true
 from autonomy_ctx.memory.postgres.session import EmbedderInForce, PostgresSession, vector_text
 from autonomy_ctx.memory.search_text import RowHit, SearchScope
+from autonomy_ctx.memory.sql import vectors as vector_rows
 from autonomy_ctx.memory.sql.query import load_statements
 from autonomy_ctx.memory.sql.search import read_hits
 from autonomy_ctx.memory.store import Key, SearchHit
@@ -78,18 +79,8 @@ async def use_embedder(session: PostgresSession, name: str, dimensions: int, tri
     if not problem and not await is_true(session.connection, _SQL["has_column"]):
         problem = await _add_column(session.connection, trial.vector_schema or "")
     schema = None if problem else trial.vector_schema
-    found = await fetch_one(session.connection, _SQL["select_embedder"])
-    wanted = (name, dimensions, schema is not None)
-    if found is None:
-        await session.connection.execute("INSERT INTO autonomy_ctx.embedder VALUES (1, %s, %s, %s)", wanted)
-        return EmbedderInForce(1, schema, problem)
-    number = int(found[0])
-    if found[1:] != wanted:
-        number += 1
-        await session.connection.execute(
-            "UPDATE autonomy_ctx.embedder SET number = %s, name = %s, dimensions = %s, has_halfvec = %s",
-            (number, *wanted),
-        )
+    has_halfvec = schema is not None
+    number = await vector_rows.use_embedder(session, name, dimensions, has_halfvec=has_halfvec)
     return EmbedderInForce(number, schema, problem)
 
 

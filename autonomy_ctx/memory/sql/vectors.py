@@ -15,17 +15,20 @@ _QUERIES = load_queries("vectors", message_id=MESSAGE_ID)
 _OUTDATED_ROWS = 256
 
 
-async def use_embedder(session: Session, name: str, dimensions: int) -> int:
-    """Make an embedder the active one and return its number. Vectors of another embedder are deleted."""
+async def use_embedder(session: Session, name: str, dimensions: int, **more: bool) -> int:
+    """Make an embedder the active one and return its number. Vectors of another embedder are deleted.
+
+    `more` is what only this kind of database keeps of it.
+    """
+    wanted = {"name": name, "dimensions": dimensions, **more}
     found = await session.fetch(_QUERIES["select_embedder"])
     if not found:
-        await session.execute(_QUERIES["insert_embedder"], name=name, dimensions=dimensions)
+        await session.execute(_QUERIES["insert_embedder"], **wanted)
         return 1
     [(number, *known)] = found
-    if known != [name, dimensions]:
+    if known != list(wanted.values()):
         number += 1
-        values = {"number": number, "name": name, "dimensions": dimensions}
-        await session.execute(_QUERIES["update_embedder"], **values)
+        await session.execute(_QUERIES["update_embedder"], number=number, **wanted)
     return int(number)
 
 

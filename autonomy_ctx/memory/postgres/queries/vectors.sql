@@ -37,9 +37,6 @@ SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'vector')
 -- name: is_available
 SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'vector')
 
--- name: select_embedder
-SELECT number, name, dimensions, has_halfvec FROM autonomy_ctx.embedder
-
 -- name: select_nearest
 -- Of vectors of length 1 the inner product is the cosine; pgvector gives it with the other sign.
 SELECT conversation_id, position, -distance FROM (

@@ -1,11 +1,13 @@
 -- name: select_embedder
-SELECT number, name, dimensions FROM @embedder
+SELECT number, name, dimensions {postgres: , has_halfvec} FROM @embedder
 
 -- name: insert_embedder
-INSERT INTO @embedder (number, name, dimensions) VALUES (1, :name, :dimensions)
+INSERT INTO @embedder (number, name, dimensions {postgres: , has_halfvec})
+VALUES (1, :name, :dimensions {postgres: , :has_halfvec})
 
 -- name: update_embedder
-UPDATE @embedder SET number = :number, name = :name, dimensions = :dimensions
+UPDATE @embedder
+SET number = :number, name = :name, dimensions = :dimensions {postgres: , has_halfvec = :has_halfvec}
 
 -- name: select_unembedded
 SELECT c.id, c.conversation, c.head, coalesce(p.embedded, 0)
