@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import SourcedMessage, insert_before_question
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.store import Key
@@ -47,7 +47,7 @@ class ContextProvider(ContextAdapter, framework.ContextProvider):
         self, *, scope: Scope, source_id: str = "autonomy_ctx", **options: Unpack[EngineOptions]
     ) -> None:
         framework.ContextProvider.__init__(self, source_id)
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
 
     async def before_run(
         self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.formats.google import GoogleFormat, GoogleWriter
@@ -40,7 +40,7 @@ class ContextPlugin(ContextAdapter, BasePlugin):
 
     def __init__(self, *, scope: Scope, name: str = "autonomy_ctx", **options: Unpack[EngineOptions]) -> None:
         BasePlugin.__init__(self, name=name)
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
         self._agents: dict[str, Any] = {}
         self._contexts: ConversationCache[Key, FrameworkContext] = ConversationCache(256)
 

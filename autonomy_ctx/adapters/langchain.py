@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
-from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, HistoryRules, Scope
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.formats.openai import openai_message
@@ -54,7 +54,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
         super().__init__()
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
         # The framework's id of the first message, by conversation.
         self._first: ConversationCache[Key, str | None] = ConversationCache(CACHED_CONVERSATIONS)
 

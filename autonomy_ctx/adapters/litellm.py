@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import (
     BudgetExceeded,
@@ -44,7 +44,7 @@ class ContextHook(ContextAdapter, CustomLogger):
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
         CustomLogger.__init__(self)
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str

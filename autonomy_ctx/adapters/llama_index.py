@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import SourcedMessage, plain_content
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.messages.json_values import thaw
@@ -48,7 +48,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
     engine: Any = Field(exclude=True, repr=False)
 
     def __init__(self, conversation: str, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
-        super().__init__(conversation=conversation, engine=make_engine(scope, **options))
+        super().__init__(conversation=conversation, engine=ContextEngine(scope=scope, **options))
 
     @classmethod
     def class_name(cls) -> str:

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.formats.openai_responses import is_plain_item, read_input, responses_items
 from autonomy_ctx.memory.store import Key
@@ -43,7 +43,7 @@ class ContextInputFilter(ContextAdapter):
     def __init__(
         self, *, scope: Scope, conversation: str | Callable[[Any], str], **options: Unpack[EngineOptions]
     ) -> None:
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
         self._conversation = conversation
 
     async def __call__(self, data: CallModelData) -> ModelInputData:
@@ -82,7 +82,7 @@ class ContextSession(SessionABC, ContextAdapter):
     _unrecorded: FrameworkContext | None
 
     def __init__(self, session_id: str, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
-        self.session_id, self.engine = session_id, make_engine(scope, **options)
+        self.session_id, self.engine = session_id, ContextEngine(scope=scope, **options)
         self._forget_run()
 
     def share(self, session_id: str) -> ContextSession:

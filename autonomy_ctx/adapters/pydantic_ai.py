@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
-from autonomy_ctx.engine.engine import EngineOptions, HistoryRules, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, HistoryRules, Scope
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.memory.store import Key
@@ -41,7 +41,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
     """
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
         # The context of the newest request, by run.
         self._sent: LRUCache[str | None, tuple[Key, FrameworkContext]] = LRUCache(CACHED_CONVERSATIONS)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
-from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.formats.base import Usage
@@ -52,7 +52,7 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         self, *, scope: Scope, conversation: str | None = None, **options: Unpack[EngineOptions]
     ) -> None:
         super().__init__()
-        self.engine = make_engine(scope, **options)
+        self.engine = ContextEngine(scope=scope, **options)
         self._conversation = conversation
         self._context: FrameworkContext | None = None
         self._max_tokens: int | None = None

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -600,11 +600,6 @@ class ContextEngine(AsyncResource):
                 made.number = before.number + 1
         self._turns[key] = made
         return made
-
-
-def make_engine(scope: Scope, **options: Unpack[EngineOptions]) -> ContextEngine:
-    """The engine of an adapter, from the arguments that it was given."""
-    return ContextEngine(scope=scope, **options)
 
 
 def _usage_of(reply: ModelReply | None) -> Usage | None:
