@@ -62,6 +62,11 @@ async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | 
     return await value if inspect.isawaitable(value) else value
 
 
+async def await_value(value: Any) -> Any:
+    """The value that a plain or an async function has returned, awaited if needed."""
+    return await value if inspect.isawaitable(value) else value
+
+
 async def collect_call(call: Callable[[], Any], *, max_values: int | None = None) -> Any:
     """The result of a call. For a generator it is the list of all yielded values, at most `max_values`."""
     value = await await_call(call, finish=partial(_drain_generator, max_values=max_values))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
+from autonomy_ctx.callables import await_value
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.messages import wire
@@ -42,10 +42,7 @@ class _MemoryMirror:
         self.memory = Memory()
 
     async def follow(self, other: Any, scope: str, conversation: str) -> Memory:
-        found = other.get_messages_only(scope, conversation)
-        if inspect.isawaitable(found):
-            found = await found
-        messages = wire.from_dicts(found)
+        messages = wire.from_dicts(await await_value(other.get_messages_only(scope, conversation)))
         known = (await self.memory.read(scope, conversation)).entries
         same = len(known) <= len(messages) and all(
             _has_same_content(entry.message, message) for entry, message in zip(known, messages, strict=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
 
-from autonomy_ctx.callables import describe_error
+from autonomy_ctx.callables import await_value, describe_error
 from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, SectionKind
@@ -61,9 +60,7 @@ class AdditionalContextSection(ContributingSection):
         messages, problem = list(self._static.messages), None
         try:
             with anyio.move_on_after(self.timeout) as scope_of_time:
-                provided = self.provider_fn(scope, conversation, params)
-                if inspect.isawaitable(provided):
-                    provided = await provided
+                provided = await await_value(self.provider_fn(scope, conversation, params))
                 messages += wire.from_dicts(provided or ())
             if scope_of_time.cancelled_caught:
                 problem = f"took longer than {self.timeout:g} s"

@@ -6,11 +6,11 @@ message.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.background import Chunks
+from autonomy_ctx.callables import await_value
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.formats.model_table import DEFAULT_PRICE
 from autonomy_ctx.memory.memory import Memory
@@ -121,9 +121,7 @@ class ConversationHistorySection(ContributingSection):
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read everything from a memory that has only `get_messages_only`, and take the window."""
-        found = memory.get_messages_only(scope, conversation)
-        if inspect.isawaitable(found):
-            found = await found
+        found = await await_value(memory.get_messages_only(scope, conversation))
         everything = [Entry(index, message) for index, message in enumerate(wire.from_dicts(found), start=1)]
         entries = await self._filter(everything)
         window = entries

@@ -5,14 +5,13 @@ A search that finds nothing, fails or is late never fails the turn; the problem 
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import anyio
 
-from autonomy_ctx.callables import describe_error
+from autonomy_ctx.callables import await_value, describe_error
 from autonomy_ctx.knowledge.knowledge import (
     checked_knowledge,
     render_passages,
@@ -104,9 +103,7 @@ class KnowledgeSection(ContributingSection):
     async def _question(self, memory: Any, scope: str, conversation: str) -> str:
         if self.query is None:
             return shorten_question((await _newest_user_text(memory, scope, conversation)).strip())
-        made = self.query(await _newest_messages(memory, scope, conversation))
-        if inspect.isawaitable(made):
-            made = await made
+        made = await await_value(self.query(await _newest_messages(memory, scope, conversation)))
         if made is not None and not isinstance(made, str):
             raise TypeError(
                 f"query returned {type(made).__name__}; it must return text, or None to ask nothing"
@@ -139,9 +136,7 @@ async def _newest_messages(
     if isinstance(memory, Memory):
         found = await memory.read(scope, conversation, limit=QUERY_MESSAGES)
         return [entry.message for entry in found.entries]
-    given = memory.get_messages_only(scope, conversation)
-    if inspect.isawaitable(given):
-        given = await given
+    given = await await_value(memory.get_messages_only(scope, conversation))
     window: list[Message] = []
     for message in (one for form in reversed(given) for one in reversed(wire.from_dicts([form]))):
         if role is None or message.role is role:

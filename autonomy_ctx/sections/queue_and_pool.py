@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
+from autonomy_ctx.callables import await_value
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
@@ -78,9 +78,7 @@ class PoolSection(ContextSection):
         messages = [_catalogue_message(pool.catalogue(), self.role)]
         if self.select is None:
             return messages
-        chosen = self.select(pool, scope, conversation, params)
-        if inspect.isawaitable(chosen):
-            chosen = await chosen
+        chosen = await await_value(self.select(pool, scope, conversation, params))
         for one in chosen or ():
             item = one if isinstance(one, ContextItem) else pool.get(one) if one in pool else None
             if item is not None:
