@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -125,6 +125,9 @@ class ItemContainer(ABC):
     @abstractmethod
     def items(self) -> list[ContextItem[Any]]:
         """The items, oldest first, in a new list."""
+
+    def __iter__(self) -> Iterator[ContextItem[Any]]:
+        return iter(self.items)
 
     @abstractmethod
     def restore(self, items: Iterable[ContextItem[Any]]) -> None:

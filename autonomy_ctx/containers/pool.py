@@ -180,9 +180,6 @@ class ContextPool(ItemContainer):
     def __len__(self) -> int:
         return len(self._items) - (self._item_leaving() is not None)
 
-    def __iter__(self) -> Iterator[ContextItem[Any]]:
-        return iter(self.items)
-
     def __contains__(self, item: object) -> bool:
         """Tell whether an id, or exactly this item, is in it."""
         if isinstance(item, ContextItem):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Self
 
@@ -90,9 +90,6 @@ class ContextQueue(ItemContainer):
 
     def _no_items(self) -> deque[ContextItem[Any]]:
         return deque(maxlen=self._limit)
-
-    def __iter__(self) -> Iterator[ContextItem[Any]]:
-        return iter(self.items)
 
     def __contains__(self, item: object) -> bool:
         return item in self._items
