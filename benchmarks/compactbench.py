@@ -32,6 +32,7 @@ SEEDS, CYCLES = 3, 2
 SCOPE, TALK, MODEL = "ana", "talk", "reader"
 # The most that the wheel takes.
 MAX_SUMMARY, MAX_ITEM = 8_000, 500
+WAYS = ("ours", "transcript", "ideal")
 KEYS = ("score", "contradictions", "retained", "drift", "compression")
 
 
@@ -46,14 +47,14 @@ async def measure(path: Path) -> list[Figure]:
             for slot in range(SEEDS):
                 seed = engine.derive_case_seed(f"{suite}@{template.version}", "default", slot)
                 case = engine.generate_case(template, seed)
-                for way in ("ours", "floor"):
+                for way in WAYS:
                     for key, value in (await _run_case(case, seed, way)).items():
                         rows[f"{way} {template.family}"][key].append(value)
                         rows[way][key].append(value)
     print(f"\n  {'':<28}" + "".join(f"{key:>16}" for key in KEYS))
     for name, values in sorted(rows.items(), reverse=True):
         print(f"  {name:<28}" + "".join(f"{mean(values[key]):16.3f}" for key in KEYS))
-    ours, floor = (({key: mean(some) for key, some in rows[way].items()}) for way in ("ours", "floor"))
+    ours, floor, ideal = (({key: mean(some) for key, some in rows[way].items()}) for way in WAYS)
     return [
         Figure(
             name=key,
@@ -69,7 +70,7 @@ async def measure(path: Path) -> list[Figure]:
 
 async def _run_case(case: Any, seed: int, way: str) -> dict[str, float]:
     """The means of a case over its cycles, each of which summarizes, asks and goes on talking."""
-    from compactbench.contracts import CompactionArtifact
+    from compactbench.contracts import CompactionArtifact, StructuredState
     from compactbench.providers import MockProvider
     from compactbench.runner.continuation import extend_with_continuation
     from compactbench.runner.evaluation import evaluate_items, render_artifact_for_prompt
@@ -81,11 +82,14 @@ async def _run_case(case: Any, seed: int, way: str) -> dict[str, float]:
         if artifact is not None:
             provider = MockProvider(default="Noted.")
             transcript = await extend_with_continuation(transcript, artifact, provider, MODEL, seed, cycle)
-        if way == "ours":
-            artifact = await _summarize(transcript)
-        else:
-            text = "\n".join(f"{turn.role}: {turn.content}" for turn in transcript.turns)
-            artifact = CompactionArtifact(summaryText=text[:MAX_SUMMARY])
+        match way:
+            case "ours":
+                artifact = await _summarize(transcript)
+            case "ideal":
+                artifact = CompactionArtifact(structured_state=StructuredState(**case.ground_truth.model_dump()))
+            case _:
+                text = "\n".join(f"{turn.role}: {turn.content}" for turn in transcript.turns)
+                artifact = CompactionArtifact(summaryText=text[:MAX_SUMMARY])
         answers = [_quote(item, artifact) for item in case.evaluation_items]
         responses = await evaluate_items(
             case.evaluation_items, artifact, MockProvider(responses=answers), MODEL
@@ -118,9 +122,10 @@ async def _summarize(transcript: Any) -> Any:
         state = await memory.summary(SCOPE, TALK)
         facts = await memory.facts(SCOPE, TALK)
     parts: dict[str, list[str]] = defaultdict(list)
+    text = "\n".join(segment.text for segment in state.segments)
     for fact in facts:
         parts[_part(fact)].append(fact.text[:MAX_ITEM])
-    text = "\n".join(segment.text for segment in state.segments)
+        text = text.replace(fact.text, "")
     return CompactionArtifact(summaryText=text[:MAX_SUMMARY], structured_state=StructuredState(**parts))
 
 
@@ -151,5 +156,6 @@ def _quote(item: Any, artifact: Any) -> str:
         case "unresolved_task_continuity":
             found = state.unresolved_items
         case _:
-            found = [*state.immutable_facts, artifact.summary_text]
+            people = (f"{name}: {role}" for name, role in state.entity_map.items())
+            found = [*state.immutable_facts, *people, artifact.summary_text]
     return "\n".join(found or [artifact.summary_text])
