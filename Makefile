@@ -22,6 +22,7 @@ MUTATE := .venv-mutate
 PEERS := .venv-peers
 PEERS_LLAMA_INDEX := .venv-peers-llama-index
 PEERS_LITELLM := .venv-peers-litellm
+COMPACTBENCH := .venv-peers-compactbench
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
@@ -38,7 +39,7 @@ PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=20 --durat
 	--ignore=tests/docs_site --ignore=tests/package
 
 .PHONY: demo test test-all test-slow test-clients test-adapters test-adapters-1 test-adapters-2 test-package test-docs
-.PHONY: check nightly mutate bench bench-peers bench-gateway docs docs-serve format language clean
+.PHONY: check nightly mutate bench bench-peers bench-gateway bench-compactbench docs docs-serve format language clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
@@ -111,6 +112,10 @@ bench-peers: $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready
 bench-gateway: $(READY) $(DEMO)/.ready $(PEERS_LITELLM)/.ready
 	$(BIN)/python -m benchmarks gateway
 
+# Summaries on CompactBench: `make bench-compactbench ARGS=~/compactbench`, a checkout with its templates.
+bench-compactbench: $(COMPACTBENCH)/.ready
+	$(COMPACTBENCH)/bin/python -m benchmarks compactbench $(ARGS)
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -120,7 +125,7 @@ language: $(READY)
 	$(BIN)/python docs/make_language.py
 
 clean:
-	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(PEERS_LITELLM) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(MUTATE) $(PEERS) $(PEERS_LLAMA_INDEX) $(PEERS_LITELLM) $(COMPACTBENCH) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
 	$(BEGIN)
@@ -171,7 +176,9 @@ $(PEERS_LLAMA_INDEX)/.ready: GROUP = peers-llama-index
 $(PEERS_LLAMA_INDEX)/.ready: benchmarks/peers/constraints-llama-index.txt
 $(PEERS_LITELLM)/.ready: GROUP = peers-litellm
 $(PEERS_LITELLM)/.ready: benchmarks/peers/constraints-litellm.txt
-$(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready $(PEERS_LITELLM)/.ready: pyproject.toml
+$(COMPACTBENCH)/.ready: GROUP = peers-compactbench
+$(COMPACTBENCH)/.ready: benchmarks/peers/constraints-compactbench.txt
+$(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready $(PEERS_LITELLM)/.ready $(COMPACTBENCH)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(@D)
 	$(BEGIN)

@@ -8,7 +8,7 @@ python -m docs.make_benchmarks
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks.__main__ import ALL, PUBLIC
@@ -31,7 +31,7 @@ COLUMNS = {
 
 def list_benchmarks() -> str:
     """The rows of the table."""
-    modules = {name: sys.modules[measure.__module__] for name, measure in {**ALL, **PUBLIC}.items()}
+    modules = {name: import_module(f"benchmarks.{name}") for name in [*ALL, *PUBLIC]}
     return "".join(
         f"| `{name}` | {(module.__doc__ or '').strip().splitlines()[0]} |\n"
         for name, module in modules.items()

@@ -18,6 +18,7 @@ CONSTRAINTS = {
     ROOT / "tests" / "adapters" / "constraints-2.txt": "adapters-2",
     ROOT / "benchmarks" / "peers" / "constraints.txt": "peers",
     ROOT / "benchmarks" / "peers" / "constraints-llama-index.txt": "peers-llama-index",
+    ROOT / "benchmarks" / "peers" / "constraints-compactbench.txt": "peers-compactbench",
 }
 
 
