@@ -17,13 +17,16 @@ import anyio
 from benchmarks.table import Figure, show
 
 # Modules of this package.
-ALL = """
-    compose budget small_budgets summarized conversations append processes postgres postgres_size
-    search folding language recall consolidation profile recall_scale vectors replay turns turn_cpu
-    turn_lease long_lived machines faults linear prefix thinking epochs cost random_costs rolling
-    room kept_facts digests fact_costs branch fork inspection edits files gate gateway tokens
-    tool_search agents endpoint tls tracing imports
-""".split()
+# fmt: off
+ALL = [
+    "compose", "budget", "small_budgets", "summarized", "conversations", "append", "processes",
+    "postgres", "postgres_size", "search", "folding", "language", "recall", "consolidation", "profile",
+    "recall_scale", "vectors", "replay", "turns", "turn_cpu", "turn_lease", "long_lived", "machines",
+    "faults", "linear", "prefix", "thinking", "epochs", "cost", "random_costs", "rolling", "room",
+    "kept_facts", "digests", "fact_costs", "branch", "fork", "inspection", "edits", "files", "gate",
+    "gateway", "tokens", "tool_search", "agents", "endpoint", "tls", "tracing", "imports",
+]
+# fmt: on
 # On public data, which are not here: each takes the path of a checkout.
 PUBLIC = ["beam", "compactbench", "locomo"]
 
