@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,8 +30,18 @@ MESSAGES = f"""
 MESSAGE_ID = "{sqlite: m.id}{postgres: coalesce(m.long_id, m.id)}"
 # The columns of a `Head`, after the number of the conversation.
 HEAD = "c.id, c.head, c.count, c.generation, c.last_user, c.revision"
+# Pairs of what has messages and a position, as JSON. SQLite begins with them.
+PLACES = {
+    "places": "{sqlite: json_each(:places)}{postgres: json_array_elements(:places::json)} AS p",
+    "place_id": "{sqlite: json_extract(p.value, '$[0]')}{postgres: (p.value ->> 0)}",
+    "place_position": "{sqlite: json_extract(p.value, '$[1]')}{postgres: (p.value ->> 1)::int8}",
+}
+# Names have no NUL, so no two scopes join to the same text.
+SCOPE_BYTES = "convert_to(:agent::text, 'UTF8') || '\\x00'::bytea || convert_to(:scope::text, 'UTF8')"
 _QUERIES = load_queries(
     "log",
+    **PLACES,
+    scope_bytes=SCOPE_BYTES,
     head=HEAD,
     messages=MESSAGES,
     messages_by_id=MESSAGES.replace("@message m", "@message m {sqlite: INDEXED BY message_id}"),
@@ -209,19 +220,9 @@ async def read_indexed(
     session: Session, agent: str, scope: str, places: Iterable[tuple[str, int]]
 ) -> list[IndexedMessage]:
     """The messages at these positions of these conversations, in any order; missing ones are left out."""
-    positions: dict[str, list[int]] = {}
-    for conversation, position in places:
-        positions.setdefault(conversation, []).append(position)
-    values = [
-        {**session.key_values(Key(agent, scope, name)), "positions": session.array(some)}
-        for name, some in positions.items()
-    ]
-    answers = await session.fetch_each(_QUERIES["select_messages"], values)
-    return [
-        IndexedMessage(name, *decode_entry(*row))
-        for name, rows in zip(positions, answers, strict=True)
-        for row in rows
-    ]
+    values = {"agent": agent, "scope": scope, "places": json.dumps(list(places))}
+    rows = await session.fetch(_QUERIES["select_messages"], **values)
+    return [IndexedMessage(row[0], *decode_entry(*row[1:])) for row in rows]
 
 
 async def raise_revision(session: Session, conversation_id: int, *, new_generation: bool) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_terms import FOLDING_VERSION, index_terms
 from autonomy_ctx.memory.search_text import IndexBlock, QueryTerms, RowHit, SearchScope, row_text
 from autonomy_ctx.memory.sql.forks import SharedRange, read_ranges
-from autonomy_ctx.memory.sql.log import MESSAGE_ID, find_conversation, read_indexed
+from autonomy_ctx.memory.sql.log import MESSAGE_ID, PLACES, SCOPE_BYTES, find_conversation
 from autonomy_ctx.memory.sql.query import load_queries
 from autonomy_ctx.memory.sql.session import Session
 from autonomy_ctx.memory.store import Key, SearchHit
@@ -31,9 +32,8 @@ _QUERIES = load_queries(
     index_position="CASE {sqlite: c}{postgres: p}.folding "
     f"WHEN {FOLDING_VERSION} THEN {{sqlite: c}}{{postgres: p}}.indexed ELSE 0 END",
     index_progress="{postgres: LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id}",
-    # Names have no NUL, so no two scopes join to the same text.
-    scope_key="sha256(convert_to(:agent::text, 'UTF8') || '\\x00'::bytea "
-    "|| convert_to(:scope::text, 'UTF8'))",
+    scope_key=f"sha256({SCOPE_BYTES})",
+    **PLACES,
 )
 
 
@@ -115,19 +115,16 @@ async def read_hits(session: Session, search_scope: SearchScope, found: Sequence
 
     What one conversation shares with others has its name.
     """
-    agent, scope, conversation = search_scope
-    ids = list({one.conversation_id for one in found})
-    names: dict[int, str] = dict.fromkeys(ids, conversation or "")
-    if conversation is None:
-        values = {"ids": session.array(ids), "agent": agent, "scope": scope}
-        names = dict(await session.fetch(_QUERIES["select_names"], **values))
-    known = [(names[one.conversation_id], one) for one in found if one.conversation_id in names]
-    read = await read_indexed(session, agent, scope, [(name, one.position) for name, one in known])
-    messages = {(name, position): message for name, position, message in read}
+    places = json.dumps([(one.conversation_id, one.position) for one in found])
+    rows = await session.fetch(_QUERIES["select_messages"], **search_scope._asdict(), places=places)
+    names = {(row[0], row[2]): search_scope.conversation or row[1] for row in rows}
+    messages = {(row[0], row[2]): decode_entry(*row[2:]).message for row in rows}
     return [
-        SearchHit(conversation=name, position=one.position, message=message, score=one.score)
-        for name, one in known
-        if (message := messages.get((name, one.position))) is not None
+        SearchHit(
+            conversation=names[one[:2]], position=one.position, message=messages[one[:2]], score=one.score
+        )
+        for one in found
+        if one[:2] in messages
     ]
 
 

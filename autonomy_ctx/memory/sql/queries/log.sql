@@ -66,8 +66,10 @@ JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.positi
 WHERE @key(c) AND m.id = :message_id
 
 -- name: select_messages
-SELECT m.position, {message_id}, m.created, m.tokens, m.counter, m.body
-FROM {messages} WHERE @key(c) AND m.position @in(:positions)
+SELECT c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
+FROM {places} CROSS JOIN {messages}
+WHERE m.position = {place_position} AND {sqlite: c.agent = :agent AND c.scope = :scope AND c.conversation =}
+    {postgres: c.key = sha256({scope_bytes} || '\x00'::bytea || convert_to(} {place_id} {postgres: , 'UTF8'))}
 
 -- name: raise_revision
 UPDATE @conversation SET revision = revision + 1, generation = generation + :generations WHERE id = :id

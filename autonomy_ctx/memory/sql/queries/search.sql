@@ -21,9 +21,11 @@ WHERE c.has_messages AND c.head > {index_position} AND c.id IN (
     SELECT r.source_id FROM @conversation f JOIN @shared_range r ON r.conversation_id = f.id WHERE @key(f)
 ) ORDER BY c.id
 
--- name: select_names
-SELECT c.id, c.conversation FROM @conversation c
-WHERE c.id @in(:ids) AND c.agent = :agent AND c.scope = :scope
+-- name: select_messages
+SELECT m.conversation_id, c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
+FROM {places} CROSS JOIN @message m JOIN @conversation c ON c.id = m.conversation_id
+WHERE m.conversation_id = {place_id}::int8 AND m.position = {place_position}
+    AND (:conversation::text IS NOT NULL OR (c.agent = :agent AND c.scope = :scope))
 
 -- name: select_state
 SELECT c.id, {index_position}, c.generation, c.head
