@@ -67,7 +67,7 @@ WHERE @key(c) AND m.id = :message_id
 
 -- name: select_messages
 SELECT c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
-FROM {places} CROSS JOIN {messages}
+FROM {places} CROSS JOIN {messages_by_place}
 WHERE m.position = {place_position} AND {sqlite: c.agent = :agent AND c.scope = :scope AND c.conversation =}
     {postgres: c.key = sha256({scope_bytes} || '\x00'::bytea || convert_to(} {place_id} {postgres: , 'UTF8'))}
 
