@@ -49,10 +49,10 @@ part AS (
     END AS weight, {full_match_gain} * max(exact) AS gain FROM found
 ), hit AS (
     SELECT conversation_id, position, number,
-           round((
+           round(1e9 * (
                coalesce(exact, 0) + coalesce(folded * folding.weight, 0)
                + CASE WHEN is_full THEN folding.gain ELSE 0 END
-           )::numeric, 9) AS score
+           )) / 1e9 AS score
     FROM found CROSS JOIN folding ORDER BY score DESC, number DESC LIMIT %(limit)s
 )
-SELECT conversation_id, position, score::float8 FROM hit ORDER BY hit.score DESC, number DESC
+SELECT conversation_id, position, score FROM hit ORDER BY score DESC, number DESC
