@@ -6,10 +6,9 @@ follow by day, the newest day first: each day has one heading.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
@@ -28,7 +27,7 @@ from autonomy_ctx.messages.transcript import (
 )
 
 # Messages so close are shown together, and those whose score differs by less than this factor newest first.
-MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.2
+MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.4
 # The best that has so much room stands before everything else.
 FIRST_PART_TOKENS = 480
 # Of each message; the rest of a larger one is left out in the middle.
@@ -293,7 +292,8 @@ class RecallWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours: the best first, the newer of two about as good, then by day."""
-        ranked: list[tuple[int, float, date, str, int, list[_PassageLine]]] = []
+        first: list[tuple[float, datetime, str, int, list[_PassageLine]]] = []
+        rest: list[tuple[date, str, int, list[_PassageLine]]] = []
         group: list[_PassageLine] = []
         for shown in [*sorted(self._taken, key=_line_key), None]:
             if group:
@@ -307,15 +307,21 @@ class RecallWriter:
                 ):
                     group.append(shown)
                     continue
-                step, place = 0.0, -last.position
                 if last.part:
-                    score, place = max([one.candidate.score for one in group]), last.position
-                    step = round(math.log(score) / _SCORE_STEP) if score > 0 else -math.inf
-                ranked.append((last.part, step, last.day, last.conversation, place, group))
+                    score, said_at = max(one.candidate.score for one in group), last.candidate.message.created_at
+                    first.append((score, said_at, last.conversation, last.position, group))
+                else:
+                    rest.append((last.day, last.conversation, -last.position, group))
             if shown is not None:
                 group = [shown]
-        ranked.sort(key=_group_key, reverse=True)
-        return [shown for one in ranked for shown in one[-1]]
+        rest.sort(key=itemgetter(0, 1, 2), reverse=True)
+        ordered: list[tuple[float, datetime, str, int, list[_PassageLine]]] = []
+        for one in sorted(first, key=itemgetter(0, 1, 2, 3), reverse=True):
+            at = len(ordered)
+            while at and ordered[at - 1][1:4] < one[1:4] and ordered[at - 1][0] <= SAME_SCORE_FACTOR * one[0]:
+                at -= 1
+            ordered.insert(at, one)
+        return [shown for part in (ordered, rest) for one in part for shown in one[-1]]
 
     def _inside(self, ordered: Sequence[_PassageLine]) -> str:
         inside: list[str] = []
@@ -343,8 +349,7 @@ def _wrap_block(text: str) -> str:
 
 
 _EMPTY_BLOCK = _wrap_block("")
-_line_key, _group_key = itemgetter(0, 1, 2, 3), itemgetter(0, 1, 2, 3, 4)
-_SCORE_STEP = math.log(SAME_SCORE_FACTOR)
+_line_key = itemgetter(0, 1, 2, 3)
 
 
 # The labels of those who talk, where a message does not say who they are.
