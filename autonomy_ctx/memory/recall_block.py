@@ -27,7 +27,7 @@ from autonomy_ctx.messages.transcript import (
 )
 
 # Messages so close are shown together, and those whose score differs by less than this factor newest first.
-MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.4
+MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.35
 # The best that has so much room stands before everything else.
 FIRST_PART_TOKENS = 480
 # Of each message; the rest of a larger one is left out in the middle.
@@ -111,6 +111,23 @@ class _PassageLine(NamedTuple):
     position: int
     line: str
     candidate: Candidate
+
+
+class _FirstGroup(NamedTuple):
+    """Neighbours that stand first, with their best score; and when and where the last of them was said."""
+
+    score: float
+    said_at: datetime
+    conversation: str
+    position: int
+    lines: list[_PassageLine]
+
+    def replaces(self, other: _FirstGroup) -> bool:
+        """True for what is about as good and newer, but is not the next day of the same talk."""
+        gap = self.lines[0].position - other.position
+        is_next = self.conversation == other.conversation and gap <= MAX_PASSAGE_GAP
+        is_newer = other[1:4] < self[1:4] and not is_next
+        return is_newer and other.score <= SAME_SCORE_FACTOR * self.score
 
 
 def describe_reasons(passages: Sequence[RecallHit]) -> str:
@@ -292,7 +309,7 @@ class RecallWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours: the best first, the newer of two about as good, then by day."""
-        first: list[tuple[float, datetime, str, int, list[_PassageLine]]] = []
+        first: list[_FirstGroup] = []
         rest: list[tuple[date, str, int, list[_PassageLine]]] = []
         group: list[_PassageLine] = []
         for shown in [*sorted(self._taken, key=_line_key), None]:
@@ -308,17 +325,18 @@ class RecallWriter:
                     group.append(shown)
                     continue
                 if last.part:
-                    score, said_at = max(one.candidate.score for one in group), last.candidate.message.created_at
-                    first.append((score, said_at, last.conversation, last.position, group))
+                    score = max(one.candidate.score for one in group)
+                    said_at = last.candidate.message.created_at
+                    first.append(_FirstGroup(score, said_at, last.conversation, last.position, group))
                 else:
                     rest.append((last.day, last.conversation, -last.position, group))
             if shown is not None:
                 group = [shown]
         rest.sort(key=itemgetter(0, 1, 2), reverse=True)
-        ordered: list[tuple[float, datetime, str, int, list[_PassageLine]]] = []
+        ordered: list[_FirstGroup] = []
         for one in sorted(first, key=itemgetter(0, 1, 2, 3), reverse=True):
             at = len(ordered)
-            while at and ordered[at - 1][1:4] < one[1:4] and ordered[at - 1][0] <= SAME_SCORE_FACTOR * one[0]:
+            while at and one.replaces(ordered[at - 1]):
                 at -= 1
             ordered.insert(at, one)
         return [shown for part in (ordered, rest) for one in part for shown in one[-1]]
