@@ -46,11 +46,7 @@ _QUERIES = load_queries(
     messages=MESSAGES,
     messages_by_id=MESSAGES.replace("@message m", "@message m {sqlite: INDEXED BY message_id}"),
     # PostgreSQL would rather read all messages than look for some dozens that it cannot count.
-    messages_by_place=MESSAGES.replace(
-        "JOIN @message m ON",
-        "{sqlite: JOIN message m ON}{postgres: CROSS JOIN LATERAL (SELECT * FROM autonomy_ctx.message m "
-        "WHERE m.position = (p.value ->> 1)::int8 AND}",
-    )
+    messages_by_place=MESSAGES.replace("JOIN @message m ON", "{message_by_place}")
     + "{postgres: OFFSET 0) m}",
     message_id=MESSAGE_ID,
 )

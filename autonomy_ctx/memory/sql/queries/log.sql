@@ -65,6 +65,10 @@ SELECT w.body FROM {messages}
 JOIN @whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
 WHERE @key(c) AND m.id = :message_id
 
+-- fragment: message_by_place
+{sqlite: JOIN message m ON} {postgres: CROSS JOIN LATERAL (
+    SELECT * FROM autonomy_ctx.message m WHERE m.position = (p.value ->> 1)::int8 AND}
+
 -- name: select_messages
 SELECT c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
 FROM {places} CROSS JOIN {messages_by_place}
