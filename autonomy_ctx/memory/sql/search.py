@@ -105,10 +105,9 @@ async def find_messages(
 async def read_state(session: Session, search_scope: SearchScope) -> SearchState:
     """Read what the index has of a scope or a conversation, and what it lacks."""
     values = session.key_values(Key(*search_scope[:2], search_scope.conversation or ""))
+    [(number, needs_purge)] = await session.fetch(_QUERIES["select_scope"], **values)
     query = _QUERIES["select_unindexed" if search_scope.conversation is None else "select_unindexed_of"]
-    rows = await session.fetch(query, **values)
-    number, needs_purge = rows[0][:2]
-    return SearchState(number, [row[2:] for row in rows if row[2] is not None], bool(needs_purge))
+    return SearchState(number, await session.fetch(query, **values), bool(needs_purge))
 
 
 async def read_hits(session: Session, search_scope: SearchScope, found: Sequence[RowHit]) -> list[SearchHit]:

@@ -1,32 +1,25 @@
--- fragment: scope_state
+-- name: select_scope
 -- The number of the scope in the index, if it has one; and whether something of deleted messages may be there.
-{sqlite: (SELECT id FROM search_place WHERE agent = :agent AND scope = :scope),
+SELECT {sqlite: (SELECT id FROM search_place WHERE agent = :agent AND scope = :scope),
     (SELECT stage FROM search_purge)}
 {postgres: (SELECT number FROM autonomy_ctx.search_scope WHERE key = {scope_key}), 0}
-
--- name: select_scope
-SELECT {scope_state}
 
 -- name: insert_scope
 {sqlite: INSERT OR IGNORE INTO search_place (agent, scope) VALUES (:agent, :scope)}
 {postgres: INSERT INTO autonomy_ctx.search_scope (key) VALUES ({scope_key}) ON CONFLICT (key) DO NOTHING}
 
 -- name: select_unindexed
-SELECT {scope_state}, u.id, u.head FROM (SELECT 1) one LEFT JOIN (
-    SELECT c.id, c.head FROM @conversation c {index_progress}
-    WHERE c.agent = :agent AND c.scope = :scope AND c.has_messages AND c.head > {index_position}
-) u ON TRUE ORDER BY u.id
+SELECT c.id, c.head FROM @conversation c {index_progress}
+WHERE c.agent = :agent AND c.scope = :scope AND c.has_messages AND c.head > {index_position} ORDER BY c.id
 
 -- name: select_unindexed_of
 -- The messages that a fork shares are in the index as those of its sources.
-SELECT {scope_state}, u.id, u.head FROM (SELECT 1) one LEFT JOIN (
-    SELECT c.id, c.head FROM @conversation c {index_progress}
-    WHERE c.has_messages AND c.head > {index_position} AND c.id IN (
-        SELECT f.id FROM @conversation f WHERE @key(f)
-        UNION ALL
-        SELECT r.source_id FROM @conversation f JOIN @shared_range r ON r.conversation_id = f.id WHERE @key(f)
-    )
-) u ON TRUE ORDER BY u.id
+SELECT c.id, c.head FROM @conversation c {index_progress}
+WHERE c.has_messages AND c.head > {index_position} AND c.id IN (
+    SELECT f.id FROM @conversation f WHERE @key(f)
+    UNION ALL
+    SELECT r.source_id FROM @conversation f JOIN @shared_range r ON r.conversation_id = f.id WHERE @key(f)
+) ORDER BY c.id
 
 -- name: select_messages
 SELECT m.conversation_id, c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
