@@ -52,13 +52,7 @@ from autonomy_ctx.agents.options import (
     question_text,
     user_message,
 )
-from autonomy_ctx.agents.reply import (
-    AgentReply,
-    AgentStream,
-    Listener,
-    OutputT,
-    StructuredReply,
-)
+from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener, OutputT, StructuredReply
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.tool_search import MIN_TOOL_BUDGET

@@ -10,13 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import Output, clean_line, format_time, make_table
-from autonomy_ctx.cli.target import (
-    AgentOption,
-    MemoryOption,
-    ScopeOption,
-    iterate_all,
-    open_memory,
-)
+from autonomy_ctx.cli.target import AgentOption, MemoryOption, ScopeOption, iterate_all, open_memory
 from autonomy_ctx.memory.store import ConversationInfo
 
 

@@ -16,13 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autonomy_ctx.cli.output import ExitCode, Output, WrongInput, clean_line, count, make_table
-from autonomy_ctx.cli.target import (
-    AgentOption,
-    MemoryOption,
-    ScopeOption,
-    find_conversation,
-    open_memory,
-)
+from autonomy_ctx.cli.target import AgentOption, MemoryOption, ScopeOption, find_conversation, open_memory
 from autonomy_ctx.cli.transfer import STREAM, open_new
 from autonomy_ctx.compaction.config import DEFAULT_SIZE
 from autonomy_ctx.replay.conversation import RecordedConversation, read_conversation

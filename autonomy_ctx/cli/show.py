@@ -33,11 +33,7 @@ from autonomy_ctx.cli.target import (
     find_conversation,
     open_memory,
 )
-from autonomy_ctx.inspection.conversation import (
-    ConversationReport,
-    FactReport,
-    inspect_conversation,
-)
+from autonomy_ctx.inspection.conversation import ConversationReport, FactReport, inspect_conversation
 from autonomy_ctx.inspection.message import (
     MAX_PAGE_MESSAGES,
     MessagePage,

@@ -34,12 +34,7 @@ from autonomy_ctx.compaction.plan import (
     segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import (
-    READ_AHEAD,
-    PendingDigest,
-    find_question,
-    provisional_segment,
-)
+from autonomy_ctx.compaction.snapshot import READ_AHEAD, PendingDigest, find_question, provisional_segment
 from autonomy_ctx.compaction.view import (
     message_counter,
     needs_summary,

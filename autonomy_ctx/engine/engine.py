@@ -19,19 +19,9 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from autonomy_ctx.agents.explain import (
-    EXPLAIN_SECONDS,
-    EXPLAIN_TURNS,
-    ContextRecords,
-)
+from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
 from autonomy_ctx.background import AsyncResource, Background, close_resources
-from autonomy_ctx.engine.branches import (
-    CACHED_CONVERSATIONS,
-    Branches,
-    StoredHistory,
-    identify,
-    to_store,
-)
+from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, StoredHistory, identify, to_store
 from autonomy_ctx.engine.framework_context import (
     FrameworkContext,
     SourcedMessage,

@@ -34,13 +34,7 @@ from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.models.catalog import estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
-from autonomy_ctx.template.composed import (
-    BudgetReport,
-    ComposedContext,
-    Cut,
-    Definitions,
-    SectionReport,
-)
+from autonomy_ctx.template.composed import BudgetReport, ComposedContext, Cut, Definitions, SectionReport
 from autonomy_ctx.template.context_record import decode_section
 from autonomy_ctx.template.epoch import EndReason
 from autonomy_ctx.validation import check_int

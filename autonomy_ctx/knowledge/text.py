@@ -20,12 +20,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import KnowledgeError, SchemaTooNew, StoreUnavailable
-from autonomy_ctx.knowledge.documents import (
-    Document,
-    DocumentKnowledge,
-    chunks,
-    read_folder,
-)
+from autonomy_ctx.knowledge.documents import Document, DocumentKnowledge, chunks, read_folder
 from autonomy_ctx.knowledge.knowledge import Passage
 from autonomy_ctx.language.stemmer import normalized_words
 from autonomy_ctx.language.tables import stop_words

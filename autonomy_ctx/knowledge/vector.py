@@ -24,12 +24,7 @@ import anyio.to_thread
 from autonomy_ctx.embedders import EmbedderLike, as_embedder, checked_vectors
 from autonomy_ctx.errors import InvalidVectors, KnowledgeError
 from autonomy_ctx.formats.outgoing import replace_surrogates
-from autonomy_ctx.knowledge.documents import (
-    Document,
-    DocumentKnowledge,
-    chunks,
-    read_folder,
-)
+from autonomy_ctx.knowledge.documents import Document, DocumentKnowledge, chunks, read_folder
 from autonomy_ctx.knowledge.knowledge import KnowledgeResult, Passage, read_passages
 from autonomy_ctx.validation import check_int
 

@@ -8,14 +8,7 @@ from typing import Any
 
 from autonomy_ctx.formats.base import Usage
 from autonomy_ctx.formats.model_info import model_name
-from autonomy_ctx.formats.model_table import (
-    MODELS,
-    CacheRule,
-    ModelInfo,
-    Price,
-    find_by_prefix,
-    find_model,
-)
+from autonomy_ctx.formats.model_table import MODELS, CacheRule, ModelInfo, Price, find_by_prefix, find_model
 
 
 class PriceTable(MutableMapping[str, Price]):

@@ -25,13 +25,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.background import current_loop
-from autonomy_ctx.errors import (
-    InsecureAddress,
-    InvalidModelReply,
-    MissingKey,
-    ModelError,
-    ModelTimeout,
-)
+from autonomy_ctx.errors import InsecureAddress, InvalidModelReply, MissingKey, ModelError, ModelTimeout
 from autonomy_ctx.formats.base import ModelReply, ReplyFormat, StreamReader, WireRequest
 from autonomy_ctx.formats.outgoing import encode_request
 from autonomy_ctx.messages.message import TextContent

@@ -25,13 +25,7 @@ from autonomy_ctx.messages.cuts import (
 from autonomy_ctx.messages.message import TOOL, USER, Message
 from autonomy_ctx.models.catalog import price_of
 from autonomy_ctx.sections.clearing import ClearingLimits
-from autonomy_ctx.sections.section import (
-    ContributingSection,
-    Contribution,
-    Omission,
-    Params,
-    composition_of,
-)
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params, composition_of
 from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]

@@ -14,13 +14,7 @@ from autonomy_ctx.messages.dates import format_day
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.tokens import PER_MESSAGE
 from autonomy_ctx.messages.transcript import nonce, wrap_untrusted
-from autonomy_ctx.sections.section import (
-    ContributingSection,
-    Contribution,
-    Omission,
-    Params,
-    data_message,
-)
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params, data_message
 from autonomy_ctx.validation import check_int
 
 PROFILE_PREAMBLE = (

@@ -47,12 +47,7 @@ from autonomy_ctx.memory.mirror import MemoryMirrors
 from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.messages.fact import active_facts
 from autonomy_ctx.sections.clearing import ClearingLimits
-from autonomy_ctx.sections.section import (
-    ContributingSection,
-    Contribution,
-    Params,
-    composition_of,
-)
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
 from autonomy_ctx.sections.summarized_view import HistoryContribution, add_block, show_history
 
 logger = logging.getLogger("autonomy_ctx.sections")

@@ -17,13 +17,7 @@ from autonomy_ctx.messages.message import ChatRole, Message
 from autonomy_ctx.messages.summary import Summary
 from autonomy_ctx.messages.tokens import count_each
 from autonomy_ctx.sections.section import ComposeParams, Contribution, EpochBeginning, Omission
-from autonomy_ctx.template.budget import (
-    FittedSection,
-    Measure,
-    SectionContent,
-    fit_sections,
-    tokens_to_keep,
-)
+from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections, tokens_to_keep
 from autonomy_ctx.template.cache_order import SectionSlice, arrange_for_cache
 from autonomy_ctx.template.composed import (
     BudgetReport,

@@ -20,14 +20,7 @@ from autonomy_ctx.messages import wire
 from autonomy_ctx.messages.message import Message
 from autonomy_ctx.messages.summary import Summary, visible_fields
 from autonomy_ctx.sections.section import FACTS_NAME, AddedText, ClearedParts, EpochBeginning
-from autonomy_ctx.template.epoch import (
-    Addition,
-    ChangeWriter,
-    EndReason,
-    HeadRun,
-    SectionText,
-    log_end,
-)
+from autonomy_ctx.template.epoch import Addition, ChangeWriter, EndReason, HeadRun, SectionText, log_end
 
 _write_json = json.JSONEncoder(separators=(",", ":")).encode
 # Where a part stands that is said at the beginning, and whose part a shortened message is.

@@ -27,13 +27,7 @@ from autonomy_ctx.messages.excerpt import Room
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import TOOL, ChatRole, Content, Message, ToolCall, new_id, now
 from autonomy_ctx.messages.token_estimate import estimate_tokens
-from autonomy_ctx.tools.output import (
-    OUTPUT_LIMIT,
-    SMALL_TEXT,
-    cap_text,
-    clean_text,
-    render_output,
-)
+from autonomy_ctx.tools.output import OUTPUT_LIMIT, SMALL_TEXT, cap_text, clean_text, render_output
 from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name
 from autonomy_ctx.tracing import tool_span
 from autonomy_ctx.validation import check_int

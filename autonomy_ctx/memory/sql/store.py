@@ -15,17 +15,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.memory.search_text import QueryTerms, SearchScope, query_terms
-from autonomy_ctx.memory.sql import (
-    deletion,
-    forks,
-    leases,
-    listing,
-    log,
-    search,
-    summaries,
-    turns,
-    vectors,
-)
+from autonomy_ctx.memory.sql import deletion, forks, leases, listing, log, search, summaries, turns, vectors
 from autonomy_ctx.memory.sql import facts as fact_rows
 from autonomy_ctx.memory.sql import records as record_rows
 from autonomy_ctx.memory.sql.outline import read_outline

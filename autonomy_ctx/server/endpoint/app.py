@@ -40,12 +40,7 @@ from autonomy_ctx.server.endpoint.client_api import ClientApi, ClientRequest, pa
 from autonomy_ctx.server.endpoint.conversations import LARGE_BODY, Conversations
 from autonomy_ctx.server.endpoint.errors import EndpointError, to_endpoint_error
 from autonomy_ctx.server.endpoint.relay import ModelAnswer, PassedThrough
-from autonomy_ctx.server.endpoint.translation import (
-    UPSTREAM_APIS,
-    Translation,
-    UpstreamApi,
-    client_apis,
-)
+from autonomy_ctx.server.endpoint.translation import UPSTREAM_APIS, Translation, UpstreamApi, client_apis
 from autonomy_ctx.server.endpoint.upstream import SILENCE_SECONDS, Upstream
 from autonomy_ctx.server.inspector.app import InspectedServer
 from autonomy_ctx.server.openai.chat_completions import ChatCompletions

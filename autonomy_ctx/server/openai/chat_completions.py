@@ -15,11 +15,7 @@ from autonomy_ctx.formats.incoming import as_mapping, as_mappings, as_nonempty_t
 from autonomy_ctx.formats.openai import EXTRA_CONTENT, OpenAIFormat, openai_message
 from autonomy_ctx.messages.json_values import EMPTY, thaw
 from autonomy_ctx.messages.message import Message, Part, TextContent, parse_list_part
-from autonomy_ctx.server.endpoint.client_api import (
-    ClientRequest,
-    UpstreamAnswer,
-    UpstreamBody,
-)
+from autonomy_ctx.server.endpoint.client_api import ClientRequest, UpstreamAnswer, UpstreamBody
 from autonomy_ctx.server.endpoint.errors import EndpointError
 from autonomy_ctx.server.endpoint.history import fingerprint
 from autonomy_ctx.server.endpoint.upstream import StreamPiece

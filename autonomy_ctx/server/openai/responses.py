@@ -20,12 +20,7 @@ from autonomy_ctx.formats.openai_responses import (
 )
 from autonomy_ctx.messages.json_values import EMPTY
 from autonomy_ctx.messages.message import Message
-from autonomy_ctx.server.endpoint.client_api import (
-    ClientRequest,
-    UpstreamAnswer,
-    UpstreamBody,
-    with_extra,
-)
+from autonomy_ctx.server.endpoint.client_api import ClientRequest, UpstreamAnswer, UpstreamBody, with_extra
 from autonomy_ctx.server.endpoint.errors import EndpointError
 from autonomy_ctx.server.endpoint.history import fingerprint
 from autonomy_ctx.server.endpoint.upstream import StreamPiece

@@ -16,13 +16,7 @@ from urllib.parse import unquote
 from autonomy_ctx.testing.providers import batches, openai
 from autonomy_ctx.testing.providers.anthropic import answer_messages, make_events
 from autonomy_ctx.testing.providers.converse import from_converse, make_frames, write_converse
-from autonomy_ctx.testing.providers.state import (
-    Answer,
-    Body,
-    ProviderRefusal,
-    ProviderRequest,
-    ProviderState,
-)
+from autonomy_ctx.testing.providers.state import Answer, Body, ProviderRefusal, ProviderRequest, ProviderState
 
 if TYPE_CHECKING:
     import httpx

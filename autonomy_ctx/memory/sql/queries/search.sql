@@ -25,7 +25,7 @@ WHERE c.has_messages AND c.head > {index_position} AND c.id IN (
 SELECT m.conversation_id, c.conversation, m.position, {message_id}, m.created, m.tokens, m.counter, m.body
 FROM {places} CROSS JOIN @message m JOIN @conversation c ON c.id = m.conversation_id
 WHERE m.conversation_id = {place_id}::int8 AND m.position = {place_position}
-    AND (:conversation::text IS NOT NULL OR (c.agent = :agent AND c.scope = :scope))
+    AND c.agent = :agent AND c.scope = :scope
 
 -- name: select_state
 SELECT c.id, {index_position}, c.generation, c.head
