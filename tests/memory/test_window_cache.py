@@ -8,6 +8,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -188,7 +189,7 @@ async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
 async def test_a_turn_reads_back_nothing_that_it_has_written() -> None:
     store = WatchedStore()
     async with Memory(store=store) as memory:
-        replies = [calls(call("add_up", a=1, b=2)), "3"] * 3
+        replies: list[Any] = [calls(call("add_up", a=1, b=2)), "3"] * 3
         agent = Agent("helper", model=ScriptedModel(replies), memory=memory, tools=[add_up])
         for number in range(3):
             store.calls = 0
