@@ -65,6 +65,8 @@ _BLOCKERS = ("report", "doubt", "other", "past")
 _NO_VALUE = ("owned", "condition", "task", "trying", "habit", "ban", "duty")
 _ORDERS = ("must", "every", "ban", "ban_if_firm")
 _HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
+# Stated beside a question, it is most often what the question is about, and only for now.
+_PASSING_KINDS: tuple[FactKind, ...] = ("goal", "open", "value")
 _SETTLED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision")
 _OPTION_LINE = lazy_pattern(r"\W{0,6}(?:[^\W\d_]{3,10}\s{1,3})?\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2)
 _FORMULA = lazy_pattern(r"\\\(|\$[^$]{0,80}[\\^][^$]{0,80}\$")
@@ -305,7 +307,7 @@ class _Finder:
         if self._finish(spoken, statement, by_user=True):
             return
         kind = find_kind(statement)
-        if kind == "open" and self._asks and statement.has("duty") and not statement.has("open", "remind"):
+        if kind in _PASSING_KINDS and self._asks and not statement.has("remind"):
             # "I need to add a column. Can you help me?" is work for now.
             kind = None
         is_first = not any(one.position == spoken[0] for one in self._known)
