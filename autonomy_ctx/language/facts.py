@@ -503,11 +503,14 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     about = len(one.content_of(range(len(one.words))))
     # Two figures say what a choice is about: "put 500 on the card instead of 400".
     about += len(one.numbers) if kind == "decision" else 0
-    # What is open names its subject first: "the form is missing, they'll send it".
-    points_back = one.has("pointing") if kind in ("rule", "decision") else one.points_back
-    if kind == "value" and one.value:
-        points_back = points_back or one.has_in(one.part(one.value.first), "pointing")
-    if points_back and about <= MAX_POINTING_CONTENT:
+    points_back = one.points_back and about <= MAX_POINTING_CONTENT
+    if kind in ("preference", "decision", "value"):
+        # "The new gate works, we keep it" says before what it means.
+        part = one.part(one.value.first) if kind == "value" and one.value else range(one.cues.get("pointing", 0))
+        points_back = one.has_in(part, "pointing") if kind == "value" else one.has("pointing") and not one.content_of(part)
+    elif kind == "rule":
+        points_back = one.has("pointing") and about <= MAX_POINTING_CONTENT
+    if points_back:
         return True
     least = {"value": 0, "preference": 0}.get(kind or "", MIN_CONTENT)
     # In "we haven't picked a caterer" the verb is a cue; in "I need to pay that" it is not.
@@ -547,7 +550,9 @@ def find_kind(one: Statement) -> FactKind | None:
     is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")
     if one.has("duty") and is_about and not is_now and not one.has("trying"):
         return "open"
-    is_settled = one.has("decision") or (one.has("preferred") and not one.has("is", "trying"))
+    part = one.part_of("preferred")
+    before = one.words.folded[part.start : one.cues.get("preferred", 0)]
+    is_settled = one.has("decision") or (part and not one.has("is", "trying") and not any(map(one.is_subject, before)))
     return "decision" if is_settled and one.content and not one.has("owned", "now") else None
 
 
