@@ -53,6 +53,7 @@ MAX_RESULT_LINES, MAX_RESULT_CHARACTERS = 40, 200
 MAX_DISTANCE = 6  # messages between a fact and a correction that does not say what it corrects
 MIN_CONTENT = 2  # words that say what a statement is about; one is enough in a longer statement
 MIN_WORDS = 4
+MAX_VALUE_CONTENT = 8  # such words of what states a value
 MAX_POINTING_CONTENT = 3  # such words beside an "it" or "that" which points to another sentence
 MIN_SHARED = 0.5  # of the words of an open item or of its report, whichever has fewer
 # Of a message, to tell whether it states a rule: at each end, and of a sentence.
@@ -533,10 +534,10 @@ def find_kind(one: Statement) -> FactKind | None:
     is_item = is_item or (one.has("open") and not one.has("task", "trying"))
     if is_lacking or (is_about and is_item):
         return "open"
-    is_it = one.has_in((one.lead_end,), "pointing")
-    if one.value and not is_it and not one.has(*_NO_VALUE):
+    if one.value and not one.has(*_NO_VALUE):
         is_told = one.has_in(one.part(one.value.first), "done") and not one.has("change", "shift")
-        return None if is_told else "value"
+        # A long sentence tells something else, and a figure by the way.
+        return None if is_told or len(one.content) > MAX_VALUE_CONTENT else "value"
     if is_about and not one.has("now") and _is_rule(one):
         return "rule"
     if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task"):
@@ -544,7 +545,7 @@ def find_kind(one: Statement) -> FactKind | None:
     if one.has("condition", "task"):
         return None
     moved = one.part_of("shift")
-    is_figure = len(one.numbers) == 1 and any(one.words.folded[at][0].isdigit() for at in moved)
+    is_figure = len(one.numbers) == 1 and len(one.content) <= MAX_VALUE_CONTENT and any(one.words.folded[at][0].isdigit() for at in moved)
     if is_figure and not one.has("trying") and any(map(str.isalpha, one.content_of(moved))):
         return "value"
     is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")

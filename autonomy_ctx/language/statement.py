@@ -21,7 +21,6 @@ STEM_LENGTH = 6
 MIN_LANGUAGE_WORDS = 8  # in a shorter text the words may mislead about its language
 MAX_VALUE_DISTANCE = 8  # words between an attribute and its value
 MAX_FIGURE_DISTANCE = 2  # words between a figure and the attribute that it counts
-MAX_LABEL_WORDS = 4  # of what has a value and is in no table
 MAX_OWNER_WORDS = 3
 MAX_VALUE_DIGITS = 4  # right after its attribute: "order 55213" names an order
 MAX_CUTS = 8
@@ -203,35 +202,8 @@ class Statement:
 
     @cached_property
     def value(self) -> StatedValue | None:
-        """The value that it states, of an attribute of a table or of what stands before "is" and a figure."""
-        named = (found for one in self.attributes if (found := self._read_value(*one)))
-        return next(named, None) or next(
-            filter(None, map(self._read_figure, range(1, len(self.words)))), None
-        )
-
-    def _read_figure(self, at: int) -> StatedValue | None:
-        """The value at a word, if it is a figure right after "is" or a colon, or of what is counted."""
-        folded = self.words.folded
-        if not folded[at][0].isdigit() or any(folded[one][0].isdigit() for one in range(at)):
-            return None
-        before = at - 1
-        while before > 0 and self.is_function(folded[before]) and not self.has_in((before,), "is", "amount"):
-            before -= 1
-        first = before
-        while first > 0 and self.has_in((first - 1,), "is", "amount"):
-            first -= 1
-        named = range(self.part(first).start, first)
-        if self.has_in((before,), "amount") and at + 1 < len(folded):
-            counted = self.content_of(range(at + 1, at + 2))
-            return StatedValue(min(counted), frozenset(), at) if counted else None
-        is_label = folded[at - 1] == ":" and at <= MAX_LABEL_WORDS + 1
-        if is_label:
-            named = range(at - 1)
-        is_stated = is_label or self.has_in((before,), "is")
-        nouns = [found for one in named if (found := self.content_of(range(one, one + 1)))]
-        if not is_stated or not 0 < len(nouns) <= MAX_LABEL_WORDS or self.has_in(named, "pointing", "owned"):
-            return None
-        return StatedValue(min(nouns[-1]), frozenset[str]().union(*nouns[:-1]), at)
+        """The value that it states, of an attribute of a table."""
+        return next((found for one in self.attributes if (found := self._read_value(*one))), None)
 
     def _read_value(self, attribute: str, first: int, last: int) -> StatedValue | None:
         folded, part = self.words.folded, self.part(first)
@@ -256,7 +228,7 @@ class Statement:
         for at in range(first - 1, max(first - 1 - MAX_FIGURE_DISTANCE, part.start - 1), -1):
             if at < first - 2 and not self.is_function(folded[at + 2]):
                 break
-            if folded[at][0].isdigit() and self.has("is", "change", "amount"):
+            if folded[at][0].isdigit() and self.has("is", "change"):
                 return StatedValue(attribute, self._owner(part.start, at), at)
         return None
 
