@@ -210,7 +210,7 @@ class Statement:
         end = len(folded) if folded[last + 1 : last + 2] == (":",) else part.stop
         is_stated = False
         for at in range(last + 1, min(last + 1 + MAX_VALUE_DISTANCE, end)):
-            is_name = at == last + 1 and self.has_in(range(at + 1, min(at + 4, end)), "is")
+            is_name = not is_stated and self.has_in(range(at + 1, min(at + 4, end)), "is")
             # "Case 5:" and "order 5521377" name the thing, and state nothing of it.
             is_name = is_name or (at == last + 1 and self._is_label(at))
             if self._is_figure(at, attribute) and not is_name:
@@ -228,7 +228,8 @@ class Statement:
         for at in range(first - 1, max(first - 1 - MAX_FIGURE_DISTANCE, part.start - 1), -1):
             if at < first - 2 and not self.is_function(folded[at + 2]):
                 break
-            if folded[at][0].isdigit() and self.has("is", "change"):
+            near = range(max(at - MAX_FIGURE_DISTANCE, 0), last + 1 + MAX_FIGURE_DISTANCE)
+            if folded[at][0].isdigit() and self.has_in(near, "is", "change"):
                 return StatedValue(attribute, self._owner(part.start, at), at)
         return None
 
