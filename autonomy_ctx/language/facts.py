@@ -322,6 +322,8 @@ class _Finder:
                 return
             # Beside several that it may be about, it stands by itself.
             kind, old = "value", same[0] if len(same) == 1 else None
+        elif kind == "goal":
+            old = next(self._newest("goal"), None)
         elif statement.has("withdraw") or (statement.has("change") and kind in _SETTLED_KINDS):
             old = self._similar(statement, *([kind] if kind else _SETTLED_KINDS))
             kind = kind or (old.kind if old else None)
@@ -540,7 +542,7 @@ def find_kind(one: Statement) -> FactKind | None:
         return None if is_told or len(one.content) > MAX_VALUE_CONTENT else "value"
     if is_about and not one.has("now") and _is_rule(one):
         return "rule"
-    if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task"):
+    if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task", "now"):
         return "preference"
     if one.has("condition", "task"):
         return None
@@ -549,6 +551,7 @@ def find_kind(one: Statement) -> FactKind | None:
     if is_figure and not one.has("trying") and any(map(str.isalpha, one.content_of(moved))):
         return "value"
     is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")
+    is_now = is_now or len(one.content) > MAX_VALUE_CONTENT
     if one.has("duty") and is_about and not is_now and not one.has("trying"):
         return "open"
     part = one.part_of("preferred")
