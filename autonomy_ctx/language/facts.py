@@ -509,8 +509,14 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     points_back = one.points_back and about <= MAX_POINTING_CONTENT
     if kind in ("preference", "decision", "value"):
         # "The new gate works, we keep it" says before what it means.
-        part = one.part(one.value.first) if kind == "value" and one.value else range(one.cues.get("pointing", 0))
-        points_back = one.has_in(part, "pointing") if kind == "value" else one.has("pointing") and not one.content_of(part)
+        part = (
+            one.part(one.value.first) if kind == "value" and one.value else range(one.cues.get("pointing", 0))
+        )
+        points_back = (
+            one.has_in(part, "pointing")
+            if kind == "value"
+            else one.has("pointing") and not one.content_of(part)
+        )
     elif kind == "rule":
         points_back = one.has("pointing") and about <= MAX_POINTING_CONTENT
     if points_back:
@@ -542,12 +548,16 @@ def find_kind(one: Statement) -> FactKind | None:
         return None if is_told or len(one.content) > MAX_VALUE_CONTENT else "value"
     if is_about and not one.has("now") and _is_rule(one):
         return "rule"
-    if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task", "now"):
+    if one.has("preference") and len(one.words) >= MIN_CONTENT and not one.has("owned", "task"):
         return "preference"
     if one.has("condition", "task"):
         return None
     moved = one.part_of("shift")
-    is_figure = len(one.numbers) == 1 and len(one.content) <= MAX_VALUE_CONTENT and any(one.words.folded[at][0].isdigit() for at in moved)
+    is_figure = (
+        len(one.numbers) == 1
+        and len(one.content) <= MAX_VALUE_CONTENT
+        and any(one.words.folded[at][0].isdigit() for at in moved)
+    )
     if is_figure and not one.has("trying") and any(map(str.isalpha, one.content_of(moved))):
         return "value"
     is_now = one.begins_with("now") or one.has_in(one.part_of("duty"), "now", "owned")
@@ -556,7 +566,9 @@ def find_kind(one: Statement) -> FactKind | None:
         return "open"
     part = one.part_of("preferred")
     before = one.words.folded[part.start : one.cues.get("preferred", 0)]
-    is_settled = one.has("decision") or (part and not one.has("is", "trying") and not any(map(one.is_subject, before)))
+    is_settled = one.has("decision") or (
+        part and not one.has("is", "trying") and not any(map(one.is_subject, before))
+    )
     return "decision" if is_settled and one.content and not one.has("owned", "now") else None
 
 
