@@ -308,8 +308,9 @@ class _Finder:
         if self._finish(spoken, statement, by_user=True):
             return
         kind = find_kind(statement)
-        if kind in _PASSING_KINDS and self._asks and not statement.has("remind"):
-            # "I need to add a column. Can you help me?" is work for now.
+        is_own = kind == "value" and statement.value is not None and statement.value.is_own
+        if kind in _PASSING_KINDS and self._asks and not is_own and not statement.has("remind"):
+            # "I need to add a column. Can you help me?" is work for now; "My budget is 5,000" stays true.
             kind = None
         is_first = not any(one.position == spoken[0] for one in self._known)
         if kind is None and statement.points_back and is_first:
@@ -506,19 +507,13 @@ def _is_bare(one: Statement, kind: FactKind | None = None) -> bool:
     about = len(one.content_of(range(len(one.words))))
     # Two figures say what a choice is about: "put 500 on the card instead of 400".
     about += len(one.numbers) if kind == "decision" else 0
-    points_back = one.points_back and about <= MAX_POINTING_CONTENT
-    if kind in ("preference", "decision", "value"):
+    points_back = one.has("pointing") if kind == "rule" else one.points_back
+    points_back = points_back and about <= MAX_POINTING_CONTENT
+    if kind == "value":
+        points_back = one.value is not None and one.has_in(one.part(one.value.first), "pointing")
+    elif kind in ("preference", "decision"):
         # "The new gate works, we keep it" says before what it means.
-        part = (
-            one.part(one.value.first) if kind == "value" and one.value else range(one.cues.get("pointing", 0))
-        )
-        points_back = (
-            one.has_in(part, "pointing")
-            if kind == "value"
-            else one.has("pointing") and not one.content_of(part)
-        )
-    elif kind == "rule":
-        points_back = one.has("pointing") and about <= MAX_POINTING_CONTENT
+        points_back = one.has("pointing") and not one.content_of(range(one.cues["pointing"]))
     if points_back:
         return True
     least = {"value": 0, "preference": 0}.get(kind or "", MIN_CONTENT)

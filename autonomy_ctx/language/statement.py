@@ -51,6 +51,8 @@ class StatedValue:
     attribute: str
     owner: frozenset[str]
     first: int
+    # Of the speaker: "my budget is", "we have a budget of".
+    is_own: bool
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ class Statement:
     def _read_value(self, attribute: str, first: int, last: int) -> StatedValue | None:
         folded, part = self.words.folded, self.part(first)
         end = len(folded) if folded[last + 1 : last + 2] == (":",) else part.stop
+        is_own = self.has_in(range(max(first - MAX_OWNER_WORDS, part.start), last + 1), "own", "has")
         is_stated = False
         for at in range(last + 1, min(last + 1 + MAX_VALUE_DISTANCE, end)):
             is_name = not is_stated and self.has_in(range(at + 1, min(at + 4, end)), "is")
@@ -219,7 +222,8 @@ class Statement:
                 owner = self._owner(part.start, first).union(
                     *(self.content_of(range(n, n + 1)) for n in after)
                 )
-                return StatedValue(attribute, owner | set(filter(str.isdigit, folded[part.start : at])), at)
+                owner |= set(filter(str.isdigit, folded[part.start : at]))
+                return StatedValue(attribute, owner, at, is_own)
             is_stated = is_stated or folded[at] == ":" or self.has_in((at,), "is", "change")
             # What follows is about something else, unless the value is still to come: "of the trip is".
             is_over = not is_stated and not self.meanings.get(at) and not self.is_function(folded[at])
@@ -229,8 +233,8 @@ class Statement:
             if at < first - 2 and not self.is_function(folded[at + 2]):
                 break
             near = range(max(at - MAX_FIGURE_DISTANCE, 0), last + 1 + MAX_FIGURE_DISTANCE)
-            if folded[at][0].isdigit() and self.has_in(near, "is", "change"):
-                return StatedValue(attribute, self._owner(part.start, at), at)
+            if folded[at][0].isdigit() and self.has_in(near, "is", "change", "has"):
+                return StatedValue(attribute, self._owner(part.start, at), at, is_own)
         return None
 
     def _is_label(self, at: int) -> bool:
