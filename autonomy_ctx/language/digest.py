@@ -466,7 +466,8 @@ def _choose(
             answer = counter.count_text(line.answer) + 1 if line.answer else 0
             text = _fit(line, min(longest, room - 1 - answer), counter)
             misses = misses + 1 if text is None else 0
-            if text is not None:
+            # Of two long lines, the same may be left.
+            if text is not None and not (OMISSION in text and text in kept.values()):
                 kept[line.at], talk = text, talk + is_talk
                 left -= counter.count_text(line.prefix + text) + 1 + answer
         made = _render(lines, kept)

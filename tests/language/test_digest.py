@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
@@ -196,6 +196,7 @@ def test_a_hundred_messages_take_no_time_to_speak_of() -> None:
 
 @some
 @given(st.lists(sayings | any_text, min_size=1, max_size=5), st.integers(32, 200), counters)
+@example([f"{'word ' * at}must go. see src/a.py" for at in (300, 400)], 32, COUNTER)
 def test_a_digest_of_texts_fits_and_repeats_nothing(
     texts: list[str], tokens: int, counter: TokenCounter
 ) -> None:
