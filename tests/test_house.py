@@ -292,7 +292,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "formats": (6_179, 24),
     "inspection": (1_759, 8),
     "knowledge": (1_311, 7),
-    "language": (3_372, 14),
+    "language": (3_375, 14),
     "memory": (12_922, 69),
     "messages": (3_817, 16),
     "models": (3_037, 11),

@@ -537,7 +537,7 @@ def find_kind(one: Statement) -> FactKind | None:
     is_item = is_item or (one.has("open") and not one.has("task", "trying"))
     if is_lacking or (is_about and is_item):
         return "open"
-    if one.value and not one.has(*_NO_VALUE):
+    if one.value and not one.has(*_NO_VALUE) and not one.text.startswith("**"):
         is_told = one.has_in(one.part(one.value.first), "done") and not one.has("change", "shift")
         # A long sentence tells something else, and a figure by the way.
         return None if is_told or len(one.content) > MAX_VALUE_CONTENT else "value"
@@ -561,9 +561,12 @@ def find_kind(one: Statement) -> FactKind | None:
         return "open"
     part = one.part_of("preferred")
     before = one.words.folded[part.start : one.cues.get("preferred", 0)]
-    is_settled = one.has("decision") or (
-        part and not one.has("is", "trying") and not any(map(one.is_subject, before))
-    )
+    is_settled = part and not one.has("is", "trying") and not any(map(one.is_subject, before))
+    is_settled = is_settled and any(map(str.isalpha, one.content))
+    if one.has("decision"):
+        # "I've chosen the second method, but I'm getting stuck" tells of a task.
+        after = range(one.cues["decision"], len(one.words))
+        is_settled = not (one.has_in(after, "refuse") and one.has_in(after, "trying"))
     return "decision" if is_settled and one.content and not one.has("owned", "now") else None
 
 
