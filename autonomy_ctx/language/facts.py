@@ -62,8 +62,9 @@ MAX_RULE_END, MAX_RULE_SENTENCE = 1_000, 600
 _RULE_CUES = frozenset(("preference", "rule", "habit", "ban", "ban_if_firm", "must"))
 # Whoever says one of these states nothing that holds.
 _BLOCKERS = ("report", "doubt", "other", "past")
-# An order, if the assistant takes note of it.
+# A figure beside one of these states nothing.
 _NO_VALUE = ("owned", "condition", "task", "trying", "habit", "ban", "duty")
+# An order, if the assistant takes note of it.
 _ORDERS = ("must", "every", "ban", "ban_if_firm")
 _HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 # Stated beside a question, it is most often what the question is about, and only for now.

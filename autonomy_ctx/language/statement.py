@@ -92,7 +92,7 @@ class Statement:
         return [self.part(edge) for edge in self.edges if self.has_in((edge,), name)]
 
     def orders_with(self, name: str) -> list[range]:
-        """The same without those that go on from the part before, as after "I'll write it and"."""
+        """The parts with this meaning that do not go on from the one before, as after "I'll write it and"."""
         folded, joined, lead = self.words.folded, self.words.are_joined, self.lead_end
         starts = ((part.start, part) for part in self.parts_with(name))
         return [p for at, p in starts if at <= lead or folded[at - 1] in ",:" or not joined(at - 1, at)]

@@ -237,6 +237,7 @@ class Memory(AsyncResource):
         key = make_key(self.agent, scope, conversation)
         drafts = await self._make_drafts(messages, EMPTY)
         said = await self._fire_before_append(key, drafts)
+        self._window_cache.note_writing(key)
         start = await self._store.begin_turn(
             key,
             drafts,
